@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MachineStage is what Talos reports of itself. Only "shutting down" is spelled shuttingDown here.
+// Source: Talos, pkg/machinery/resources/runtime/machinestage.go.
+type MachineStage string
+
+// The stages, in Talos' words.
+const (
+	StageUnknown      MachineStage = "unknown"
+	StageBooting      MachineStage = "booting"
+	StageInstalling   MachineStage = "installing"
+	StageMaintenance  MachineStage = "maintenance"
+	StageRunning      MachineStage = "running"
+	StageRebooting    MachineStage = "rebooting"
+	StageShuttingDown MachineStage = "shuttingDown"
+	StageResetting    MachineStage = "resetting"
+	StageUpgrading    MachineStage = "upgrading"
+)
+
+// MachinePhase sums up where a machine is on its way.
+type MachinePhase string
+
+// The phases, in the order in which a machine goes through them.
+const (
+	PhasePending     MachinePhase = "Pending"
+	PhaseRejected    MachinePhase = "Rejected"
+	PhaseApproved    MachinePhase = "Approved"
+	PhaseConfiguring MachinePhase = "Configuring"
+	PhaseInstalling  MachinePhase = "Installing"
+	PhaseRebooting   MachinePhase = "Rebooting"
+	PhaseJoining     MachinePhase = "Joining"
+	PhaseReady       MachinePhase = "Ready"
+	PhaseRemoving    MachinePhase = "Removing"
+	PhaseFailed      MachinePhase = "Failed"
+)
+
+// TalosMachineStatus is what was observed of a machine.
+type TalosMachineStatus struct {
+	// observedGeneration is the generation of the spec that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed,
+	// Joined, Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// stage is what Talos reports: booting, installing, maintenance, running, rebooting, shuttingDown, resetting,
+	// upgrading or unknown.
+	// +optional
+	Stage MachineStage `json:"stage,omitempty"`
+	// phase sums up where the machine is on its way: Pending, Rejected, Approved, Configuring, Installing, Rebooting,
+	// Joining, Ready, Removing or Failed. For people; programs read the conditions.
+	// +optional
+	Phase MachinePhase `json:"phase,omitempty"`
+	// addresses are the IP addresses that the machine was last reached at, or reports; the first is the one to dial.
+	// +optional
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
+	// hostname is what the machine calls itself.
+	// +optional
+	Hostname string `json:"hostname,omitempty"`
+	// inventory is the hardware that was seen on the machine.
+	// +optional
+	Inventory *MachineInventory `json:"inventory,omitempty"`
+	// maintenanceFingerprint is the fingerprint of the maintenance certificate that was last seen: base64 of the
+	// SHA-256 of its public key, as the machine's console prints it. Talos makes a new key at each boot.
+	// +optional
+	MaintenanceFingerprint string `json:"maintenanceFingerprint,omitempty"`
+	// fingerprintHistory are the last fingerprints with the time each was first seen, newest first, at most 8.
+	// +optional
+	// +listType=atomic
+	FingerprintHistory []FingerprintRecord `json:"fingerprintHistory,omitempty"`
+	// talosVersion is the version that runs.
+	// +optional
+	TalosVersion string `json:"talosVersion,omitempty"`
+	// schematicID is the Image Factory schematic that the machine reports.
+	// +optional
+	SchematicID string `json:"schematicID,omitempty"`
+	// settledVersions are the versions that this machine is to have; set from the cluster's intent when it is
+	// installed.
+	// +optional
+	SettledVersions *SettledVersions `json:"settledVersions,omitempty"`
+	// nodeName is the name of the Kubernetes Node.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// etcdMemberID is the ID of the machine's etcd member in hexadecimal, for control planes.
+	// +optional
+	EtcdMemberID string `json:"etcdMemberID,omitempty"`
+	// systemDisk is the disk that Talos says it is installed on.
+	// +optional
+	SystemDisk *SystemDisk `json:"systemDisk,omitempty"`
+	// config is the state of the machine's configuration.
+	// +optional
+	Config *MachineConfigStatus `json:"config,omitempty"`
+	// provisioning is the record of the first configuration: what was about to be sent, and that it was accepted.
+	// +optional
+	Provisioning *ProvisioningStatus `json:"provisioning,omitempty"`
+}
+
+// FingerprintRecord is a fingerprint and when it was first seen.
+type FingerprintRecord struct {
+	// fingerprint as the machine's console prints it.
+	Fingerprint string `json:"fingerprint"`
+	// firstSeen is when Ichor first met it.
+	FirstSeen metav1.Time `json:"firstSeen"`
+}
+
+// MachineInventory is a machine's hardware.
+type MachineInventory struct {
+	// manufacturer of the system, from SMBIOS.
+	// +optional
+	Manufacturer string `json:"manufacturer,omitempty"`
+	// productName of the system, from SMBIOS.
+	// +optional
+	ProductName string `json:"productName,omitempty"`
+	// cpu is the machine's processors.
+	// +optional
+	CPU CPUInventory `json:"cpu,omitempty"`
+	// memory is the sum of the memory modules.
+	// +optional
+	Memory resource.Quantity `json:"memory,omitempty"`
+	// disks are the block devices, sorted by device.
+	// +optional
+	// +listType=map
+	// +listMapKey=device
+	Disks []DiskInventory `json:"disks,omitempty"`
+	// links are the physical network interfaces, sorted by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Links []LinkInventory `json:"links,omitempty"`
+	// secureBoot is whether the machine booted with SecureBoot.
+	// +optional
+	SecureBoot bool `json:"secureBoot,omitempty"`
+}
+
+// CPUInventory is the sum of a machine's processors.
+type CPUInventory struct {
+	// model of the first processor.
+	// +optional
+	Model string `json:"model,omitempty"`
+	// sockets is the number of processors.
+	// +optional
+	Sockets int32 `json:"sockets,omitempty"`
+	// cores of all processors.
+	// +optional
+	Cores int32 `json:"cores,omitempty"`
+	// threads of all processors.
+	// +optional
+	Threads int32 `json:"threads,omitempty"`
+}
+
+// DiskInventory is one disk.
+type DiskInventory struct {
+	// device is the path in this boot, for instance /dev/sda. It may change at each boot.
+	Device string `json:"device"`
+	// size of the disk.
+	Size resource.Quantity `json:"size"`
+	// model as the disk reports it.
+	// +optional
+	Model string `json:"model,omitempty"`
+	// serial number.
+	// +optional
+	Serial string `json:"serial,omitempty"`
+	// wwid is the world wide identifier.
+	// +optional
+	WWID string `json:"wwid,omitempty"`
+	// transport is nvme, sata, sas, virtio, usb, mmc, ...
+	// +optional
+	Transport string `json:"transport,omitempty"`
+	// busPath is where the disk is attached.
+	// +optional
+	BusPath string `json:"busPath,omitempty"`
+	// rotational is true for spinning disks.
+	// +optional
+	Rotational bool `json:"rotational,omitempty"`
+	// readOnly is true for what can't be written.
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// cdrom is true for optical drives.
+	// +optional
+	CDROM bool `json:"cdrom,omitempty"`
+	// signature is the file system or partition table found on the disk, for instance xfs or gpt; empty if none.
+	// +optional
+	Signature string `json:"signature,omitempty"`
+}
+
+// LinkInventory is one physical network interface.
+type LinkInventory struct {
+	// name in this boot, for instance enp1s0.
+	Name string `json:"name"`
+	// permanentMAC is the address burnt into the interface.
+	// +optional
+	PermanentMAC string `json:"permanentMAC,omitempty"`
+	// mac is the address it uses.
+	// +optional
+	MAC string `json:"mac,omitempty"`
+	// speedMegabits per second; 0 if unknown.
+	// +optional
+	SpeedMegabits int32 `json:"speedMegabits,omitempty"`
+	// up is true while there is a carrier.
+	// +optional
+	Up bool `json:"up,omitempty"`
+	// addresses with prefix length that the link has.
+	// +optional
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// SettledVersions are the versions that a machine is to have.
+type SettledVersions struct {
+	// talos version, for instance v1.14.5.
+	// +optional
+	Talos string `json:"talos,omitempty"`
+	// kubernetes version of every component of the machine, for instance v1.36.6.
+	// +optional
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// schematicID of the installer image.
+	// +optional
+	SchematicID string `json:"schematicID,omitempty"`
+}
+
+// SystemDisk is the disk Talos is installed on.
+type SystemDisk struct {
+	// device is the path in this boot.
+	Device string `json:"device"`
+	// serial number.
+	// +optional
+	Serial string `json:"serial,omitempty"`
+	// wwid is the world wide identifier.
+	// +optional
+	WWID string `json:"wwid,omitempty"`
+}
+
+// MachineConfigStatus is the state of a machine's configuration. Hashes are the hexadecimal SHA-256 of the
+// configuration's bytes.
+type MachineConfigStatus struct {
+	// renderedHash is of what Ichor would send now.
+	// +optional
+	RenderedHash string `json:"renderedHash,omitempty"`
+	// appliedHash is of what Ichor last sent.
+	// +optional
+	AppliedHash string `json:"appliedHash,omitempty"`
+	// runningHash is of what the machine says it runs.
+	// +optional
+	RunningHash string `json:"runningHash,omitempty"`
+	// pendingReboot is true when what was applied takes effect at the next reboot only.
+	// +optional
+	PendingReboot bool `json:"pendingReboot,omitempty"`
+	// drift is the difference between what should run and what does, secrets left out.
+	// +optional
+	// +listType=map
+	// +listMapKey=path
+	Drift []ConfigDrift `json:"drift,omitempty"`
+}
+
+// ConfigDrift is one field that differs.
+type ConfigDrift struct {
+	// path of the field.
+	Path string `json:"path"`
+	// want is the rendered value.
+	// +optional
+	Want string `json:"want,omitempty"`
+	// have is the running value.
+	// +optional
+	Have string `json:"have,omitempty"`
+}
+
+// ProvisioningStatus is the record of a first configuration, kept so that none is sent twice.
+type ProvisioningStatus struct {
+	// fingerprint is the maintenance certificate's fingerprint that the configuration is meant for.
+	// +optional
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// configHash of the configuration that is, or was, sent.
+	// +optional
+	ConfigHash string `json:"configHash,omitempty"`
+	// address it is, or was, sent to.
+	// +optional
+	Address string `json:"address,omitempty"`
+	// intendedAt is when it was decided to send it. Written before anything is sent.
+	// +optional
+	IntendedAt *metav1.Time `json:"intendedAt,omitempty"`
+	// appliedAt is when the machine was seen to have taken it.
+	// +optional
+	AppliedAt *metav1.Time `json:"appliedAt,omitempty"`
+	// attempts counts the configurations sent since the approval.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// convergedAt is when the machine first became Ready.
+	// +optional
+	ConvergedAt *metav1.Time `json:"convergedAt,omitempty"`
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Names that people and manifests depend on.
+const (
+	// MachineFinalizer holds a TalosMachine until the machine was let go.
+	MachineFinalizer = "ichor.maesh.dev/machine"
+	// ClusterFinalizer holds a TalosCluster until it has no machines and no slots.
+	ClusterFinalizer = "ichor.maesh.dev/cluster"
+	// TrustMaintenanceFingerprintAnnotation on an approved TalosMachine names the maintenance fingerprint to accept
+	// instead of the one pinned at approval. Setting or changing it needs the verb "approve" on
+	// "talosmachines/approval".
+	TrustMaintenanceFingerprintAnnotation = "ichor.maesh.dev/trust-maintenance-fingerprint"
+	// TrustAnnotationPrefix is the prefix of annotations that only an approver may set.
+	TrustAnnotationPrefix = "ichor.maesh.dev/trust-"
+	// HoldApplyAnnotation on a TalosMachine stops Ichor from sending it any configuration, whatever its value.
+	HoldApplyAnnotation = "ichor.maesh.dev/hold-apply"
+	// SystemNamespace holds Ichor's Secrets and Leases.
+	SystemNamespace = "ichor-system"
+	// SecretsBundleKey is the key of the secrets bundle in the Secret that spec.secretsRef names.
+	SecretsBundleKey = "bundle.yaml"
+)
+
+// Verbs of Ichor's own, checked in addition to update and patch.
+const (
+	// VerbApprove on talosmachines/approval (by resource name) lets a person approve, reject and resolve machines.
+	VerbApprove = "approve"
+	// VerbRemove on talosmachines/removal lets a person delete an approved machine.
+	VerbRemove = "remove"
+	// VerbConfigure on talosclusters/cni lets a person change the network plugin.
+	VerbConfigure = "configure"
+)
+
+// Condition types of a TalosMachine.
+const (
+	// ConditionIdentityResolved is False while it isn't sure which machine this is; such a machine can't be approved.
+	ConditionIdentityResolved = "IdentityResolved"
+	// ConditionReachable tells whether the machine answered when it was last tried; moves on transitions only.
+	ConditionReachable = "Reachable"
+	// ConditionFingerprintTrusted is False when the machine presents another maintenance certificate than was approved.
+	ConditionFingerprintTrusted = "FingerprintTrusted"
+	// ConditionConfigApplied tells whether the machine has taken its configuration.
+	ConditionConfigApplied = "ConfigApplied"
+	// ConditionInstalled tells whether Talos runs from the approved disk.
+	ConditionInstalled = "Installed"
+	// ConditionJoined tells whether the machine's Node exists (and its etcd member votes, for control planes).
+	ConditionJoined = "Joined"
+	// ConditionReady sums up: Talos runs, the Node is ready and the configuration is the rendered one.
+	ConditionReady = "Ready"
+)
+
+// Condition types of a TalosCluster.
+const (
+	// ConditionAvailable tells whether the cluster's Kubernetes API answers.
+	ConditionAvailable = "Available"
+	// ConditionSecretsReady tells whether the secrets bundle is there and usable.
+	ConditionSecretsReady = "SecretsReady"
+	// ConditionEtcdHealthy tells whether etcd has a quorum of healthy voters.
+	ConditionEtcdHealthy = "EtcdHealthy"
+	// ConditionDiscovered tells how the last scan for machines went.
+	ConditionDiscovered = "Discovered"
+	// ConditionSurplusControlPlane is True when more control planes are Ready than spec.controlPlane.count.
+	ConditionSurplusControlPlane = "SurplusControlPlane"
+)
+
+// Reasons of conditions. Each names the state for programs; the message tells a person what to do.
+const (
+	ReasonStrongIdentity       = "StrongIdentity"
+	ReasonResolvedByPerson     = "ResolvedByPerson"
+	ReasonUnusableUUID         = "UnusableUUID"
+	ReasonUUIDHeldByOther      = "UUIDHeldByOther"
+	ReasonSerialHeldByOther    = "SerialHeldByOther"
+	ReasonWaitingForApproval   = "WaitingForApproval"
+	ReasonRejected             = "Rejected"
+	ReasonPinned               = "Pinned"
+	ReasonTrustedByAnnotation  = "TrustedByAnnotation"
+	ReasonFingerprintChanged   = "FingerprintChanged"
+	ReasonHeld                 = "Held"
+	ReasonSecretsMissing       = "SecretsMissing"
+	ReasonSecretsInvalid       = "SecretsInvalid"
+	ReasonClusterMissing       = "ClusterMissing"
+	ReasonClusterReplaced      = "ClusterReplaced"
+	ReasonRenderFailed         = "RenderFailed"
+	ReasonWaitingForTurn       = "WaitingForTurn"
+	ReasonApplying             = "Applying"
+	ReasonApplied              = "Applied"
+	ReasonRefusedByMachine     = "RefusedByMachine"
+	ReasonOtherMachine         = "OtherMachine"
+	ReasonUnreachable          = "Unreachable"
+	ReasonAnswers              = "Answers"
+	ReasonInstalling           = "Installing"
+	ReasonInstalled            = "Installed"
+	ReasonWrongDisk            = "WrongDisk"
+	ReasonDiskMissing          = "DiskMissing"
+	ReasonWaitingForNode       = "WaitingForNode"
+	ReasonWaitingForEtcd       = "WaitingForEtcd"
+	ReasonEtcdLearner          = "EtcdLearner"
+	ReasonJoined               = "Joined"
+	ReasonNodeNotReady         = "NodeNotReady"
+	ReasonTalosNotReady        = "TalosNotReady"
+	ReasonReady                = "Ready"
+	ReasonWiped                = "Wiped"
+	ReasonConfirmationRequired = "ConfirmationRequired"
+	ReasonConflict             = "Conflict"
+)
