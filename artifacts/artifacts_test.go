@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package artifacts_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"maesh.dev/ichor/artifacts"
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+)
+
+// decode turns an object into its type and refuses fields that the type doesn't have.
+func decode(t *testing.T, object *unstructured.Unstructured) runtime.Object {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(data, nil, nil)
+	if err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return typed
+}
+
+func install(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := artifacts.Install()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// rules returns the rules of a Role or ClusterRole of the folder install.
+func rules(t *testing.T, kind, name string) []rbacv1.PolicyRule {
+	t.Helper()
+	for _, object := range install(t) {
+		if object.GetKind() != kind || object.GetName() != name {
+			continue
+		}
+		switch role := decode(t, object).(type) {
+		case *rbacv1.ClusterRole:
+			return role.Rules
+		case *rbacv1.Role:
+			return role.Rules
+		}
+	}
+	t.Fatalf("no %s %s", kind, name)
+	return nil
+}
+
+// verbs are the verbs that rules give on a resource of group ichor.maesh.dev, sorted.
+func verbs(all []rbacv1.PolicyRule, resource string) []string {
+	out := []string{}
+	for _, rule := range all {
+		if slices.Contains(rule.APIGroups, v1alpha1.GroupName) && slices.Contains(rule.Resources, resource) {
+			out = append(out, rule.Verbs...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func TestEveryManifestIsOfItsType(t *testing.T) {
+	t.Parallel()
+	examples, err := artifacts.Examples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range append(install(t), examples...) {
+		decode(t, object)
+	}
+}
+
+func TestNamespaceComesFirstAndAPIServiceLast(t *testing.T) {
+	t.Parallel()
+	objects := install(t)
+	if got := objects[0].GetKind(); got != "Namespace" {
+		t.Errorf("first object is a %s, want the Namespace", got)
+	}
+	if got := objects[len(objects)-1].GetName(); got != artifacts.APIServiceName {
+		t.Errorf("last object is %s, want %s", got, artifacts.APIServiceName)
+	}
+}
+
+func TestControllerCanChangeNoSpec(t *testing.T) {
+	t.Parallel()
+	controller := rules(t, "ClusterRole", "ichor-controller")
+	want := map[string][]string{
+		"talosclusters":          {"get", "list", "watch"},
+		"talosclusters/status":   {"get", "patch", "update"},
+		"talosclusters/finalize": {"patch", "update"},
+		"talosmachines":          {"create", "delete", "get", "list", "watch"},
+		"talosmachines/status":   {"get", "patch", "update"},
+		"talosmachines/finalize": {"patch", "update"},
+		"talosmachines/approval": {},
+		"talosmachines/identity": {},
+		"talosmachines/removal":  {},
+		"talosclusters/cni":      {},
+	}
+	got := map[string][]string{}
+	for resource := range want {
+		got[resource] = verbs(controller, resource)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights of the controller (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyThoseWhoShouldHoldEachVerb(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, resource, verb     string
+		viewer, operator, admins bool
+	}{
+		{"look at machines", "talosmachines", "list", true, true, true},
+		{"look at clusters", "talosclusters", "watch", true, true, true},
+		{"approve a machine", "talosmachines/approval", "approve", false, true, true},
+		{"write an approval", "talosmachines/approval", "patch", false, true, true},
+		{"resolve an identity", "talosmachines/identity", "update", false, true, true},
+		{"remove an approved machine", "talosmachines/removal", "remove", false, true, true},
+		{"change a cluster", "talosclusters", "patch", false, true, true},
+		{"delete a machine's object", "talosmachines", "delete", false, true, true},
+		{"make a cluster", "talosclusters", "create", false, false, true},
+		{"delete a cluster", "talosclusters", "delete", false, false, true},
+		{"change the network plugin", "talosclusters/cni", "configure", false, false, true},
+		{"write status", "talosmachines/status", "update", false, false, false},
+		{"take a finalizer away", "talosmachines/finalize", "update", false, false, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for role, want := range map[string]bool{
+				artifacts.RoleViewer: test.viewer, artifacts.RoleOperator: test.operator, artifacts.RoleAdmin: test.admins,
+			} {
+				if got := slices.Contains(verbs(rules(t, "ClusterRole", role), test.resource), test.verb); got != want {
+					t.Errorf("%s may %s %s: %v, want %v", role, test.verb, test.resource, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestNoRoleHoldsAWildcard(t *testing.T) {
+	t.Parallel()
+	for _, object := range install(t) {
+		if !strings.HasSuffix(object.GetKind(), "Role") {
+			continue
+		}
+		for _, rule := range rules(t, object.GetKind(), object.GetName()) {
+			if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), "*") {
+				t.Errorf("%s %s: wildcard in %v", object.GetKind(), object.GetName(), rule)
+			}
+		}
+	}
+}
+
+func TestAuditPolicies(t *testing.T) {
+	t.Parallel()
+	operator := &user.DefaultInfo{Name: "operator", Groups: []string{"system:authenticated"}}
+	controller := &user.DefaultInfo{Name: "system:serviceaccount:ichor-system:ichor-controller", Groups: []string{"system:serviceaccounts"}}
+	approval := authorizer.AttributesRecord{
+		User: operator, Verb: "patch", APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "talosmachines", Subresource: "approval",
+		Name: "m", ResourceRequest: true, Path: "/apis/ichor.maesh.dev/v1alpha1/talosmachines/m/approval",
+	}
+	with := func(change func(*authorizer.AttributesRecord)) authorizer.AttributesRecord {
+		changed := approval
+		change(&changed)
+		return changed
+	}
+	tests := []struct {
+		name       string
+		policy     []byte
+		attributes authorizer.AttributesRecord
+		want       auditinternal.Level
+	}{
+		{"kube-apiserver: an approval", artifacts.KubeAPIServerAuditPolicy, approval, auditinternal.LevelMetadata},
+		{"kube-apiserver: a person looks", artifacts.KubeAPIServerAuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.Verb, a.Subresource = "get", "" }), auditinternal.LevelMetadata},
+		{"kube-apiserver: the controller watches", artifacts.KubeAPIServerAuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.User, a.Verb, a.Subresource = controller, "watch", "" }), auditinternal.LevelNone},
+		{"kube-apiserver: the controller tries to approve", artifacts.KubeAPIServerAuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.User = controller }), auditinternal.LevelMetadata},
+		{"kube-apiserver: the controller enters a machine", artifacts.KubeAPIServerAuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.User, a.Verb, a.Subresource = controller, "create", "" }), auditinternal.LevelMetadata},
+		{"kube-apiserver: a Secret is made", artifacts.KubeAPIServerAuditPolicy,
+			with(func(a *authorizer.AttributesRecord) {
+				a.Verb, a.APIGroup, a.Resource, a.Subresource = "create", "", "secrets", ""
+			}),
+			auditinternal.LevelMetadata},
+		{"kube-apiserver: health", artifacts.KubeAPIServerAuditPolicy,
+			authorizer.AttributesRecord{User: operator, Verb: "get", Path: "/readyz"}, auditinternal.LevelNone},
+		{"ichor-apiserver: an approval, with its body", artifacts.AuditPolicy, approval, auditinternal.LevelRequestResponse},
+		{"ichor-apiserver: a resolved identity, with its body", artifacts.AuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.Subresource = "identity" }), auditinternal.LevelRequestResponse},
+		{"ichor-apiserver: a change of a cluster", artifacts.AuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.Resource, a.Subresource = "talosclusters", "" }), auditinternal.LevelMetadata},
+		{"ichor-apiserver: status", artifacts.AuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.User, a.Subresource = controller, "status" }), auditinternal.LevelNone},
+		{"ichor-apiserver: a person looks", artifacts.AuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.Verb, a.Subresource = "list", "" }), auditinternal.LevelNone},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			loaded, err := policy.LoadPolicyFromBytes(test.policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := policy.NewPolicyRuleEvaluator(loaded).EvaluatePolicyRule(test.attributes).Level
+			if got != test.want {
+				t.Errorf("level %s, want %s", got, test.want)
+			}
+		})
+	}
+}
