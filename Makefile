@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What each target does is in `make help`; the work is in build/ and pkg/codegen/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := build
+
+# One setting for every build and test, so that they share the build cache. Only the race detector needs cgo.
+export CGO_ENABLED := 0
+LDFLAGS := -ldflags='-s -w'
+COMMANDS := ./cmd/ichor-apiserver ./cmd/ichor-controller ./cmd/ichor ./test/hollow/cmd/hollow ./test/localstack/cmd/localstack
+# How often each end-to-end test runs: make test-e2e COUNT=10
+COUNT := 1
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+.PHONY: build
+build: setup bin/kube ## every binary, into bin/
+	@echo "build: $(notdir $(COMMANDS)) (a few minutes with a cold cache)"
+	@go build $(LDFLAGS) -o bin/ $(COMMANDS)
+	@ln -sfn ichor bin/kubectl-ichor
+
+# Rebuilt only when its inputs changed: linking it takes a while.
+bin/kube: build/kube.sh $(wildcard test/kube/*.go) test/kube/go.mod test/kube/go.sum
+	@build/kube.sh
+
+.PHONY: setup setup-test
+setup: ## what building and running needs
+	@build/setup.sh go git
+
+setup-test: ## what the tests and checks need besides
+	@build/setup.sh go git gcc nix-instantiate
+
+.PHONY: run
+run: build ## a control plane and five waiting machines on this machine, until Ctrl-C
+	@bin/localstack up
+
+.PHONY: test test-unit test-integration test-e2e
+test: ## all set-up, then build, verify, and the unit, integration and end-to-end tests (what CI runs)
+	@build/test-all.sh
+
+test-unit: setup-test ## tests of single packages, most with the race detector
+	@build/test.sh unit
+
+test-integration: build setup-test ## tests of parts with their real neighbours
+	@build/test.sh integration
+
+test-e2e: build ## the whole stack, from discovery to Ready (COUNT=n repeats)
+	@build/test.sh e2e $(COUNT)
+
+.PHONY: generate verify
+generate: ## rewrites all generated code
+	@pkg/codegen/update.sh
+
+verify: setup-test ## generated code is current, formatting, vet, staticcheck, import rules, licences, links
+	@pkg/codegen/verify.sh
+
+.PHONY: clean
+clean: ## removes what was built, and the local stack's state
+	rm -rf bin .local

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# setup.sh COMMAND... makes sure that the commands are there. What is missing is installed from Debian's packages
+# as root or with CI set; otherwise the one line that does it is printed, and the exit status is 1.
+set -euo pipefail
+
+declare -A packages=(
+  [go]=golang-go
+  [git]=git
+  [gcc]="gcc libc6-dev"
+  [nix-instantiate]=nix-bin
+)
+
+missing=() install=()
+for command in "$@"; do
+  if ! command -v "$command" > /dev/null; then
+    missing+=("$command")
+    read -ra names <<< "${packages[$command]}"
+    install+=("${names[@]}")
+  fi
+done
+
+if ((${#missing[@]} > 0)); then
+  as_root=""
+  if [ "$(id -u)" != 0 ] && [ -n "${CI:-}" ]; then as_root=sudo; fi
+  if ! command -v apt-get > /dev/null; then
+    echo "setup: missing: ${missing[*]}. Install them and try again (Nix: nix develop has them all)." >&2
+    exit 1
+  elif [ "$(id -u)" = 0 ] || [ -n "$as_root" ]; then
+    echo "setup: installing ${install[*]} (for ${missing[*]})"
+    $as_root apt-get update -q
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${install[@]}"
+  else
+    echo "setup: missing: ${missing[*]}. This installs them:" >&2
+    echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${install[*]}" >&2
+    exit 1
+  fi
+fi
+
+# The toolchain that go.mod asks for: Go fetches it by itself unless GOTOOLCHAIN forbids it.
+if ! version=$(go env GOVERSION 2>&1); then
+  echo "setup: $version" >&2
+  echo "setup: this project needs $(grep '^go ' go.mod): https://go.dev/doc/install" >&2
+  exit 1
+fi
