@@ -33,7 +33,8 @@ type Layer struct {
 	Why string
 }
 
-// Confined says that an import path outside our module belongs to a few of our parts only.
+// Confined says that an import path outside our module, and what is below it, belongs to a few of our parts only.
+// The most specific path decides.
 type Confined struct {
 	Import string
 	To     []string
@@ -60,7 +61,7 @@ func Check(layers []Layer, confined []Confined, packages []Package) []Violation 
 		if !ours {
 			continue
 		}
-		layer, ok := layerOf(layers, relative)
+		layer, ok := mostSpecific(layers, func(layer Layer) string { return layer.Path }, relative)
 		if !ok {
 			found = append(found, Violation{Package: pkg.Path, Why: "no rule says what it may import; add one to the table in pkg/codegen/importrules"})
 			continue
@@ -80,10 +81,9 @@ func Check(layers []Layer, confined []Confined, packages []Package) []Violation 
 func forbidden(layer Layer, confined []Confined, relative, imported string) string {
 	target, ours := within(imported)
 	if !ours {
-		for _, rule := range confined {
-			if covers(rule.Import, imported) && !anyCovers(rule.To, relative) {
-				return rule.Why
-			}
+		rule, ok := mostSpecific(confined, func(rule Confined) string { return rule.Import }, imported)
+		if ok && !anyCovers(rule.To, relative) {
+			return rule.Why
 		}
 		return ""
 	}
@@ -96,13 +96,13 @@ func forbidden(layer Layer, confined []Confined, relative, imported string) stri
 	return layer.Why
 }
 
-// layerOf returns the most specific layer that holds the package.
-func layerOf(layers []Layer, relative string) (Layer, bool) {
-	var best Layer
+// mostSpecific returns the rule with the longest path that covers path.
+func mostSpecific[R any](rules []R, of func(R) string, path string) (R, bool) {
+	var best R
 	found := false
-	for _, layer := range layers {
-		if covers(layer.Path, relative) && (!found || len(layer.Path) > len(best.Path)) {
-			best, found = layer, true
+	for _, rule := range rules {
+		if covers(of(rule), path) && (!found || len(of(rule)) > len(of(best))) {
+			best, found = rule, true
 		}
 	}
 	return best, found
