@@ -51,7 +51,7 @@ type Options struct {
 	// Endpoints returns the addresses of the cluster's control planes, this one included.
 	Endpoints func() []netip.Addr
 	Logger    *slog.Logger
-	// Changed is called after each change of the state.
+	// Changed is called with each change of the state, in order and under a lock: it must not call the member.
 	Changed func(State)
 	// JoinEvery and PromoteEvery pace the attempts to join and to become a voter (Talos: 3 s and 15 s).
 	JoinEvery, PromoteEvery time.Duration
@@ -296,16 +296,17 @@ func (m *Member) prepare(ctx context.Context, mode mode) (args []string, learner
 	return args, learner, err
 }
 
-// update changes the state and tells of it when it differs.
+// update changes the state and tells of it when it differs. The lock is held meanwhile, so that the last word heard is
+// the last said.
 func (m *Member) update(change func(*State)) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+
 	before := m.state
 	change(&m.state)
-	after := m.state
-	m.mu.Unlock()
 
-	if before != after {
-		m.options.Changed(after)
+	if before != m.state {
+		m.options.Changed(m.state)
 	}
 }
 
