@@ -7,7 +7,6 @@ package auditlog
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,16 +24,20 @@ const (
 	interval = 200 * time.Millisecond
 	// maxLine bounds a line; an audit event with bodies can be as large as two requests.
 	maxLine = 16 << 20
+	// maxTarget is the size at which the gathered log is set aside (once, as target.1).
+	maxTarget = 256 << 20
 )
 
-// Follow copies what is and what gets written to the files that match pattern into target, until ctx is done. The
-// target is written anew at the start. Sources may appear later, be rotated or vanish.
-func Follow(ctx context.Context, pattern, target string, logger *slog.Logger) error {
-	out, err := os.OpenFile(target, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("gathered audit log: %w", err)
+// Keep decides by a line, which ends with a newline, whether it is copied.
+type Keep func(line []byte) bool
+
+// Follow copies the lines to keep that are or get written in the files that match pattern into target, until ctx is
+// done. The target is written anew at the start. Sources may appear later, be rotated or vanish.
+func Follow(ctx context.Context, pattern, target string, keep Keep, logger *slog.Logger) error {
+	f := &follower{pattern: pattern, target: target, keep: keep, sources: map[string]*source{}}
+	if err := f.create(); err != nil {
+		return err
 	}
-	f := &follower{pattern: pattern, out: out, sources: map[string]*source{}}
 	defer f.close()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -52,9 +55,31 @@ func Follow(ctx context.Context, pattern, target string, logger *slog.Logger) er
 }
 
 type follower struct {
-	pattern string
-	out     *os.File
-	sources map[string]*source
+	pattern, target string
+	keep            Keep
+	out             *os.File
+	written         int64
+	sources         map[string]*source
+}
+
+func (f *follower) create() (err error) {
+	f.written = 0
+	if f.out, err = os.OpenFile(f.target, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+		return fmt.Errorf("gathered audit log: %w", err)
+	}
+	return nil
+}
+
+// write adds a line; a log that has grown too large is set aside first.
+func (f *follower) write(line []byte) error {
+	if f.written > maxTarget {
+		if err := errors.Join(f.out.Close(), os.Rename(f.target, f.target+".1"), f.create()); err != nil {
+			return err
+		}
+	}
+	n, err := f.out.Write(line)
+	f.written += int64(n)
+	return err
 }
 
 // source is a file that is read as it grows.
@@ -140,9 +165,12 @@ func (f *follower) drain(s *source) error {
 		if err != nil {
 			return err
 		}
-		line := bytes.Clone(s.partial)
-		s.partial = s.partial[:0]
-		if _, err := f.out.Write(line); err != nil {
+		line := s.partial
+		s.partial = nil
+		if !f.keep(line) {
+			continue
+		}
+		if err := f.write(line); err != nil {
 			return err
 		}
 	}

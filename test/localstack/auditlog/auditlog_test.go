@@ -36,6 +36,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+func keepAll([]byte) bool { return true }
+
 func expect(t *testing.T, path, want string) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -61,7 +63,7 @@ func TestLinesOfAllControlPlanesAreGathered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- auditlog.Follow(ctx, filepath.Join(dir, "*", "audit.log"), target, slog.New(slog.DiscardHandler))
+		done <- auditlog.Follow(ctx, filepath.Join(dir, "*", "audit.log"), target, keepAll, slog.New(slog.DiscardHandler))
 	}()
 	expect(t, target, "a1\na2\n")
 
@@ -97,7 +99,7 @@ func TestASecondStartWritesTheFileAnew(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := auditlog.Follow(ctx, filepath.Join(dir, "*", "audit.log"), target, slog.New(slog.DiscardHandler)); err != nil {
+		if err := auditlog.Follow(ctx, filepath.Join(dir, "*", "audit.log"), target, keepAll, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 	}
