@@ -4,7 +4,7 @@ package bootstrap
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -80,5 +80,30 @@ type Event struct {
 // Run brings the first node up, or carries on where an earlier run was cut off. It returns when the cluster runs, or
 // with an error that says what to do; ctx bounds the whole.
 func Run(ctx context.Context, config Config) (*Result, error) {
-	return nil, errors.New("bootstrap of a first node is being written")
+	r, err := prepare(config)
+	if err != nil {
+		return nil, err
+	}
+	defer r.journal.close()
+	access := Access{}
+	for _, step := range []struct {
+		name Step
+		do   func(context.Context) error
+	}{
+		{StepBundle, r.ensureBundle},
+		{StepConfigure, r.configure},
+		{StepInstall, r.awaitInstalled},
+		{StepEtcd, r.bootstrapEtcd},
+		{StepKubernetes, func(ctx context.Context) (err error) { access, err = r.openKubernetes(ctx); return err }},
+		{StepIchor, func(ctx context.Context) error { return r.Install(ctx, access) }},
+		{StepRegister, func(ctx context.Context) error { return r.register(ctx, access) }},
+	} {
+		r.step = step.name
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("first node, step %s: %w", step.name, err)
+		}
+	}
+	r.step = StepDone
+	r.tell("cluster %s runs; machine %s is its first control plane", r.cluster.Name, r.registered.Name)
+	return &Result{Access: access, Machine: r.registered}, nil
 }

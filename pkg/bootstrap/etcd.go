@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"maesh.dev/ichor/pkg/talos"
+)
+
+// bootstrapEtcd starts etcd with this node as its first member, exactly once. The intent is in the journal before the
+// call. A lost answer is resolved by asking the same node: its member list, or its refusal because there is data
+// already. The call never goes to another node: that would make a second cluster.
+func (r *run) bootstrapEtcd(ctx context.Context) error {
+	return r.withNode(ctx, func(ctx context.Context, node talos.ConfiguredNode) (bool, string, error) {
+		if members, err := node.EtcdMembers(ctx); err == nil && len(members) > 0 {
+			return true, "", r.recordEtcd(members)
+		}
+		if r.journal.Etcd.DoneAt != nil {
+			return false, fmt.Sprintf("etcd was bootstrapped at %s and has not come up yet", r.journal.Etcd.DoneAt.Format("15:04:05")), nil
+		}
+		if r.journal.Etcd.IntendedAt == nil {
+			now := r.now()
+			r.journal.Etcd.IntendedAt = &now
+			if err := r.journal.save(); err != nil {
+				return false, "", err
+			}
+		}
+		err := node.Bootstrap(ctx)
+		switch {
+		case err == nil, talos.IsAlreadyBootstrapped(err):
+			now := r.now()
+			r.journal.Etcd.DoneAt = &now
+			return false, "etcd is starting", r.journal.save()
+		case talos.IsNotYet(err), talos.IsLost(err):
+			return false, err.Error(), nil
+		default:
+			return false, "", err
+		}
+	})
+}
+
+// recordEtcd checks that the member list is what a bootstrap makes.
+func (r *run) recordEtcd(members []talos.EtcdMember) error {
+	if r.journal.Etcd.IntendedAt == nil && r.journal.Etcd.DoneAt == nil {
+		return errors.New("etcd runs on the machine, but this journal knows of no bootstrap; use the state directory that it was bootstrapped from")
+	}
+	if r.journal.Etcd.DoneAt == nil {
+		now := r.now()
+		r.journal.Etcd.DoneAt = &now
+		if err := r.journal.save(); err != nil {
+			return err
+		}
+	}
+	r.tell("etcd runs with %d member(s)", len(members))
+	return nil
+}
