@@ -44,6 +44,9 @@ type Facts struct {
 	Identity v1alpha1.MachineIdentity
 	// Inventory is nil only if the machine has not read its hardware yet.
 	Inventory *v1alpha1.MachineInventory
+	// FirmwareRead is false while the machine has not published its SMBIOS tables, which UUID and serial number come
+	// from. A machine without such tables never does.
+	FirmwareRead bool
 	// Addresses are the machine's own unicast addresses, the dialled one first.
 	Addresses    []string
 	Hostname     string
@@ -80,7 +83,7 @@ type ApplyResult struct {
 	// Rebooting is true when the node chose to reboot.
 	Rebooting bool
 	Warnings  []string
-	// Details in Talos' words; never set for a dry run, whose details hold the configuration with its secrets.
+	// Details in Talos' words, without the difference of the configurations that Talos may append.
 	Details string
 }
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talos
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxText is the length in bytes of what is kept of any one text that a machine reports.
+const maxText = 253
+
+// clean makes a text that a machine reports fit to be stored and shown: valid, printable, without white space around
+// it, of bounded length. Firmware pads with NULs and blanks, and an impostor may send anything.
+func clean(text string) string {
+	text = cut(text, 4*maxText)
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	return strings.TrimSpace(cut(strings.TrimSpace(text), maxText))
+}
+
+// cut shortens a text to at most size bytes, at a rune's border.
+func cut(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	for size > 0 && !utf8.RuneStart(text[size]) {
+		size--
+	}
+	return text[:size]
+}
+
+var (
+	// longToken matches what keys, certificates and secrets look like in a machine configuration.
+	longToken = regexp.MustCompile(`[A-Za-z0-9+/=_-]{40,}`)
+	// joinToken matches bootstrap and trustd tokens.
+	joinToken = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}`)
+)
+
+// withoutSecrets makes a machine's words about a configuration fit to be shown. Talos appends the difference between two
+// configurations, keys included; that and what looks like a key is left out.
+// Source: Talos, internal/app/machined/internal/server/v1alpha1 and pkg/machinery/config/configdiff.
+func withoutSecrets(text string) string {
+	if at := strings.Index(strings.ToLower(text), "diff:"); at >= 0 {
+		text = text[:at]
+	}
+	text = longToken.ReplaceAllString(cut(text, 4096), "***")
+	return oneLine(joinToken.ReplaceAllString(text, "***"))
+}
+
+// oneLine makes a text of several lines one, clean and of bounded length.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(cut(text, 4096)) {
+		if line = clean(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return cut(strings.Join(lines, " "), 1024)
+}
