@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// lookupTimeout bounds the reading of the client CA at the start.
+const lookupTimeout = 30 * time.Second
+
+// opensAPI tells whether a path that skips authorization covers resources.
+func opensAPI(path string) bool {
+	path = "/" + strings.TrimPrefix(path, "/")
+	prefix, wildcard := strings.CutSuffix(path, "*")
+	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/") ||
+		wildcard && strings.HasPrefix("/apis/", prefix)
+}
+
+// checkAccess refuses a configuration in which somebody could be let in, or could be somebody else, for nothing.
+func checkAccess(ctx context.Context, config *genericapiserver.RecommendedConfig, authentication *genericoptions.DelegatingAuthenticationOptions) error {
+	if config.Authorization.Authorizer == nil {
+		return errors.New("start without an authorizer: refused, everything would be allowed")
+	}
+	if config.Authentication.Authenticator == nil {
+		return errors.New("start without an authenticator: refused")
+	}
+	header := config.Authentication.RequestHeaderConfig
+	if header == nil || header.CAContentProvider == nil {
+		return nil // no front proxy is trusted
+	}
+	client, err := clientCA(ctx, config, authentication)
+	if err != nil {
+		return err
+	}
+	return distinctCAs(header.CAContentProvider.CurrentCABundleContent(), client)
+}
+
+// clientCA returns the bundle that vouches for client certificates: from the file, or as the delegated authentication
+// finds it. Source: k8s.io/apiserver, pkg/server/options/authentication.go.
+func clientCA(ctx context.Context, config *genericapiserver.RecommendedConfig, o *genericoptions.DelegatingAuthenticationOptions) ([]byte, error) {
+	if o.ClientCert.CAContentProvider != nil {
+		return o.ClientCert.CAContentProvider.CurrentCABundleContent(), nil
+	}
+	if o.ClientCert.ClientCA != "" {
+		return os.ReadFile(o.ClientCert.ClientCA)
+	}
+	if o.SkipInClusterLookup || config.ClientConfig == nil {
+		return nil, nil
+	}
+	kube, err := kubernetes.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the client CA from ConfigMap kube-system/extension-apiserver-authentication: %w", err)
+	}
+	return []byte(found.Data["client-ca-file"]), nil
+}
+
+// distinctCAs refuses a certificate authority that vouches both for clients and for the front proxy: whoever gets a
+// client certificate could say to be anybody in the headers X-Remote-User and X-Remote-Group.
+func distinctCAs(header, client []byte) error {
+	if len(bytes.TrimSpace(header)) == 0 || len(bytes.TrimSpace(client)) == 0 {
+		return nil
+	}
+	headers, err := certutil.ParseCertsPEM(header)
+	if err != nil {
+		return fmt.Errorf("parse the request-header CA: %w", err)
+	}
+	clients, err := certutil.ParseCertsPEM(client)
+	if err != nil {
+		return fmt.Errorf("parse the client CA: %w", err)
+	}
+	for _, h := range headers {
+		for _, c := range clients {
+			if bytes.Equal(h.RawSubjectPublicKeyInfo, c.RawSubjectPublicKeyInfo) {
+				return fmt.Errorf("the request-header CA %q is a client CA too: whoever has a client certificate could be anybody; give the front proxy a CA of its own", h.Subject)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/openapi"
+	"maesh.dev/ichor/registry/slots"
+)
+
+// Config is what a server is made of.
+type Config struct {
+	Generic *genericapiserver.RecommendedConfig
+	Gate    []slots.Option
+}
+
+// Config turns the options into a configuration. It opens the serving port and reads from the kube-apiserver.
+func (o *Options) Config(ctx context.Context) (*Config, error) {
+	if err := o.Complete(); err != nil {
+		return nil, err
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	config := genericapiserver.NewRecommendedConfig(Codecs)
+	describeAPI(config)
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(withoutStrategicMerge(handler), c)
+	}
+	if err := o.Run.ApplyTo(&config.Config); err != nil {
+		return nil, fmt.Errorf("apply run options: %w", err)
+	}
+	config.FeatureGate = o.globals.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	// Everything but etcd, which takes a storage factory that honours versions and media types by resource.
+	recommended := *o.Recommended
+	recommended.Etcd = nil
+	if err := recommended.ApplyTo(config); err != nil {
+		return nil, fmt.Errorf("apply options: %w", err)
+	}
+	if err := o.applyEtcd(config); err != nil {
+		return nil, fmt.Errorf("apply etcd options: %w", err)
+	}
+	if config.AdmissionControl != nil {
+		config.AdmissionControl = observedAdmission{config.AdmissionControl}
+	}
+	if err := checkAccess(ctx, config, o.Recommended.Authentication); err != nil {
+		return nil, err
+	}
+	return &Config{Generic: config, Gate: o.Gate}, nil
+}
+
+func describeAPI(config *genericapiserver.RecommendedConfig) {
+	namer := openapinamer.NewDefinitionNamer(Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title = "Ichor"
+	config.OpenAPIConfig.Info.Version = Version
+	config.OpenAPIConfig.PostProcessSpec = withoutStrategicMergeV2
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title = "Ichor"
+	config.OpenAPIV3Config.Info.Version = Version
+	config.OpenAPIV3Config.PostProcessSpec = withoutStrategicMergeV3
+}
+
+// applyEtcd sets where and how objects are stored: JSON of v1alpha1 under <prefix>/<resource>/<name>, which is frozen.
+func (o *Options) applyEtcd(config *genericapiserver.RecommendedConfig) error {
+	encoding := serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(Scheme, config.EffectiveVersion)
+	for _, resource := range []string{"talosclusters", "talosmachines"} {
+		encoding.SetResourceEncoding(ichor.Resource(resource), v1alpha1.SchemeGroupVersion, ichor.SchemeGroupVersion)
+	}
+	storage := o.Recommended.Etcd.StorageConfig
+	storage.StorageObjectCountTracker = config.StorageObjectCountTracker
+	factory := serverstorage.NewDefaultStorageFactory(storage, o.Recommended.Etcd.DefaultStorageMediaType, Codecs, encoding,
+		serverstorage.NewResourceConfig(), nil)
+	etcd := *o.Recommended.Etcd
+	etcd.StorageConfig = storage
+	if err := addEtcdCheck(&config.Config, storage); err != nil {
+		return err
+	}
+	return etcd.ApplyWithStorageFactoryTo(factory, &config.Config)
+}
+
+// CompletedConfig is a configuration with nothing left to fill.
+type CompletedConfig struct {
+	generic genericapiserver.CompletedConfig
+	gate    []slots.Option
+}
+
+// Complete fills what is left.
+func (c *Config) Complete() CompletedConfig {
+	return CompletedConfig{generic: c.Generic.Complete(), gate: slices.Clone(c.Gate)}
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/registry/slots"
+)
+
+// EtcdPrefix is where everything is kept in etcd. The layout below it is frozen: <prefix>/<resource>/<name>.
+const EtcdPrefix = "/" + v1alpha1.GroupName
+
+// Options are what a server is started with.
+type Options struct {
+	// Recommended are the options that an aggregated API server takes.
+	Recommended *genericoptions.RecommendedOptions
+	// Run are the options of any API server: limits, timeouts, shutdown.
+	Run *genericoptions.ServerRunOptions
+	// EtcdEmbeddedDir is where one etcd member in the process keeps its data; empty for an external etcd.
+	EtcdEmbeddedDir string
+	// Gate changes the control-plane gate; for tests.
+	Gate []slots.Option
+
+	globals basecompatibility.ComponentGlobalsRegistry
+	// embedded are the endpoints of the etcd member in the process.
+	embedded []string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() (*Options, error) {
+	globals, err := componentGlobals()
+	if err != nil {
+		return nil, fmt.Errorf("register versions and features: %w", err)
+	}
+	o := &Options{
+		Recommended: genericoptions.NewRecommendedOptions(EtcdPrefix, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		Run:         genericoptions.NewServerRunOptionsForComponent(Component, globals),
+		globals:     globals,
+	}
+	// Requests have passed the kube-apiserver's priority and fairness already; here max-inflight is enough.
+	o.Recommended.Features.EnablePriorityAndFairness = false
+	o.Recommended.FeatureGate = globals.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	// Checks of etcd are registered by this package: readiness only, and tolerant.
+	o.Recommended.Etcd.SkipHealthEndpoints = true
+	// A self-signed certificate is made only where --cert-dir asks for it.
+	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
+	o.Recommended.SecureServing.ServerCert.PairName = "ichor-apiserver"
+	return o, nil
+}
+
+// AddFlags adds the flags in named sets.
+func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
+	fs := sets.FlagSet
+	o.Recommended.Etcd.AddFlags(fs("etcd"))
+	fs("etcd").StringVar(&o.EtcdEmbeddedDir, "etcd-embedded-dir", o.EtcdEmbeddedDir,
+		"Run one etcd member in the process and keep its data in this directory, instead of using --etcd-servers. For one server only.")
+	o.Recommended.SecureServing.AddFlags(fs("serving"))
+	o.Recommended.Authentication.AddFlags(fs("authentication"))
+	o.Recommended.Authorization.AddFlags(fs("authorization"))
+	o.Recommended.Audit.AddFlags(fs("audit"))
+	o.Recommended.Features.AddFlags(fs("features"))
+	o.Recommended.CoreAPI.AddFlags(fs("kubernetes"))
+	o.Recommended.Admission.AddFlags(fs("admission"))
+	o.Recommended.Traces.AddFlags(fs("traces"))
+	o.Run.AddUniversalFlags(fs("server"))
+	hide(fs("features"), "enable-priority-and-fairness")
+	describeCertificates(fs("serving"))
+}
+
+// hide takes a flag out of the help that this server doesn't honour.
+func hide(fs *pflag.FlagSet, name string) {
+	if flag := fs.Lookup(name); flag != nil {
+		flag.Hidden = true
+	}
+}
+
+func describeCertificates(fs *pflag.FlagSet) {
+	if flag := fs.Lookup("tls-cert-file"); flag != nil {
+		flag.Usage = "File with the serving certificate, followed by those of its issuers. Read again when it changes. Required, unless --cert-dir asks for a self-signed one."
+	}
+	if flag := fs.Lookup("cert-dir"); flag != nil {
+		flag.Usage = "Directory to make and keep a self-signed serving certificate in. It isn't renewed and differs between replicas: for trying things out."
+	}
+}
+
+// Validate returns all that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if servers := o.Recommended.Etcd.StorageConfig.Transport.ServerList; o.EtcdEmbeddedDir != "" && !slices.Equal(servers, o.embedded) {
+		errs = append(errs, errors.New("--etcd-embedded-dir and --etcd-servers exclude each other"))
+	}
+	errs = append(errs, o.Recommended.Etcd.Validate()...)
+	errs = append(errs, o.Recommended.SecureServing.Validate()...)
+	errs = append(errs, o.validateCertificate())
+	errs = append(errs, o.Recommended.Audit.Validate()...)
+	errs = append(errs, o.Recommended.Features.Validate()...)
+	errs = append(errs, o.Recommended.CoreAPI.Validate()...)
+	errs = append(errs, o.Recommended.Admission.Validate()...)
+	errs = append(errs, o.Recommended.Traces.Validate()...)
+	errs = append(errs, o.Run.Validate()...)
+	errs = append(errs, o.validateAccess()...)
+	return utilerrors.NewAggregate(errs)
+}
+
+func (o *Options) validateCertificate() error {
+	cert := &o.Recommended.SecureServing.ServerCert
+	files := cert.CertKey.CertFile != "" || cert.CertKey.KeyFile != ""
+	switch {
+	case files && (cert.CertKey.CertFile == "" || cert.CertKey.KeyFile == ""):
+		return errors.New("--tls-cert-file and --tls-private-key-file go together")
+	case !files && cert.CertDirectory == "" && cert.GeneratedCert == nil:
+		return errors.New("no serving certificate: give --tls-cert-file and --tls-private-key-file, or --cert-dir for a self-signed one")
+	}
+	return nil
+}
+
+// validateAccess refuses options that would let in whom nobody vouched for. A nil group of options would install an
+// authorizer that allows everything, or no authenticator at all.
+// Source: k8s.io/apiserver, pkg/server/options/{authentication,authorization}.go.
+func (o *Options) validateAccess() []error {
+	if o.Recommended.Authentication == nil || o.Recommended.Authorization == nil {
+		return []error{errors.New("authentication and authorization can't be left out")}
+	}
+	var errs []error
+	errs = append(errs, o.Recommended.Authentication.Validate()...)
+	errs = append(errs, o.Recommended.Authorization.Validate()...)
+	if o.Recommended.Authorization.RemoteKubeConfigFileOptional || o.Recommended.Authentication.RemoteKubeConfigFileOptional {
+		errs = append(errs, errors.New("authentication and authorization need the kube-apiserver: a kubeconfig can't be optional"))
+	}
+	if o.Recommended.Authentication.TolerateInClusterLookupFailure {
+		errs = append(errs, errors.New("--authentication-tolerate-lookup-failure would make every request anonymous; leave it out"))
+	}
+	for _, path := range o.Recommended.Authorization.AlwaysAllowPaths {
+		if opensAPI(path) {
+			errs = append(errs, fmt.Errorf("--authorization-always-allow-paths: %q would serve resources without authorization", path))
+		}
+	}
+	return errs
+}
+
+// Complete fills what follows from other options.
+func (o *Options) Complete() error {
+	serving := o.Recommended.SecureServing
+	if serving.ServerCert.CertDirectory == "" {
+		return nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name for a self-signed certificate: %w", err)
+	}
+	return serving.MaybeDefaultWithSelfSignedCerts(name, []string{"localhost"}, nil)
+}
+
+// UseEmbeddedEtcd makes a member in the process the storage.
+func (o *Options) UseEmbeddedEtcd(etcd *EmbeddedEtcd) {
+	o.embedded = []string{etcd.Endpoint}
+	if len(o.Recommended.Etcd.StorageConfig.Transport.ServerList) == 0 {
+		o.Recommended.Etcd.StorageConfig.Transport.ServerList = o.embedded
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talosclusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/registry/slots"
+	"maesh.dev/ichor/registry/verbs"
+)
+
+// Causes of refusals, for programs.
+const (
+	// CauseOnlyOneCluster says that this version manages the cluster it runs in and no other.
+	CauseOnlyOneCluster metav1.CauseType = "OnlyOneCluster"
+	// CauseClusterInUse says that machines belong to the cluster.
+	CauseClusterInUse metav1.CauseType = "ClusterInUse"
+)
+
+// REST is the main resource. What needs a verb of Ichor's own or another object is checked on the final object, after
+// mutating admission, inside the store's transaction.
+type REST struct {
+	*genericregistry.Store
+	deps Dependencies
+}
+
+var (
+	_ rest.StandardStorage    = &REST{}
+	_ rest.ShortNamesProvider = &REST{}
+	_ rest.CategoriesProvider = &REST{}
+)
+
+// ShortNames is what people type.
+func (*REST) ShortNames() []string { return []string{"tc"} }
+
+// Categories puts clusters into "kubectl get ichor".
+func (*REST) Categories() []string { return []string{"ichor"} }
+
+// Create makes a cluster.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, r.creating(createValidation), options)
+}
+
+// Update changes what people may change. Server-side apply creates through it.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	checked := func(ctx context.Context, obj, old runtime.Object) error {
+		if updateValidation != nil {
+			if err := updateValidation(ctx, obj, old); err != nil {
+				return err
+			}
+		}
+		return r.checkCNI(ctx, obj.(*ichor.TalosCluster), old.(*ichor.TalosCluster).Spec.CNI)
+	}
+	return r.Store.Update(ctx, name, objInfo, r.creating(createValidation), checked, forceAllowCreate, options)
+}
+
+// Delete removes a cluster that no machine belongs to.
+func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return r.Store.Delete(ctx, name, r.deleting(deleteValidation), options)
+}
+
+// DeleteCollection removes clusters that no machine belongs to.
+func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+	listOptions *metainternalversion.ListOptions,
+) (runtime.Object, error) {
+	return r.Store.DeleteCollection(ctx, r.deleting(deleteValidation), options, listOptions)
+}
+
+func (r *REST) creating(createValidation rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if createValidation != nil {
+			if err := createValidation(ctx, obj); err != nil {
+				return err
+			}
+		}
+		cluster := obj.(*ichor.TalosCluster)
+		if err := r.checkCNI(ctx, cluster, ichor.CNI{}); err != nil {
+			return err
+		}
+		return r.checkOnlyOne(ctx, cluster.Name)
+	}
+}
+
+// checkCNI asks for the verb "configure" if the network plugin or its values change: they run as root on every node.
+func (r *REST) checkCNI(ctx context.Context, cluster *ichor.TalosCluster, was ichor.CNI) error {
+	if apiequality.Semantic.DeepEqual(cluster.Spec.CNI, was) {
+		return nil
+	}
+	return r.deps.Checker.Require(ctx, verbs.ConfigureCNI, cluster.Name)
+}
+
+// checkOnlyOne refuses a second cluster: everything on the way to a machine's Kubernetes API assumes the own one.
+func (r *REST) checkOnlyOne(ctx context.Context, name string) error {
+	obj, err := r.List(ctx, &metainternalversion.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list clusters: %w", err)
+	}
+	for _, other := range obj.(*ichor.TalosClusterList).Items {
+		if other.Name != name {
+			return refuse(name, CauseOnlyOneCluster, "metadata.name", fmt.Sprintf("cluster %q exists, and Ichor manages only the cluster that it runs in", other.Name))
+		}
+	}
+	return nil
+}
+
+// deleting wraps the validation of a deletion, which the store calls with the object that is deleted. The slots are in
+// that object, so no approval of a control plane can slip in between; approvals of workers record the cluster's UID, by
+// which the controller knows that theirs is gone.
+func (r *REST) deleting(deleteValidation rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if deleteValidation != nil {
+			if err := deleteValidation(ctx, obj); err != nil {
+				return err
+			}
+		}
+		cluster := obj.(*ichor.TalosCluster)
+		if cluster.DeletionTimestamp != nil {
+			return nil // decided before; asking again changes nothing
+		}
+		if len(cluster.Status.ControlPlaneSlots) > 0 {
+			return refuse(cluster.Name, CauseClusterInUse, "status.controlPlaneSlots",
+				"control planes belong to it; remove them first: "+strings.Join(slots.Holders(cluster), ", "))
+		}
+		machines, err := r.deps.Machines(ctx)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, machine := range machines {
+			if machine.Spec.ClusterRef.Name == cluster.Name {
+				names = append(names, machine.Name)
+			}
+		}
+		if len(names) == 0 {
+			return nil
+		}
+		return refuse(cluster.Name, CauseClusterInUse, "metadata.name", fmt.Sprintf(
+			"%d machines belong to it (%s); empty spec.discovery, then delete them first", len(names), strings.Join(names[:min(len(names), 10)], ", ")))
+	}
+}
+
+func refuse(name string, cause metav1.CauseType, field, message string) error {
+	status := apierrors.NewForbidden(ichor.Resource("talosclusters"), name, errors.New(message))
+	status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause, Message: message, Field: field})
+	return status
+}
