@@ -37,6 +37,8 @@ func cut(text string, size int) string {
 }
 
 var (
+	// difference matches where Talos starts to print the difference of two configurations.
+	difference = regexp.MustCompile(`(?i)diff:`)
 	// longToken matches what keys, certificates and secrets look like in a machine configuration.
 	longToken = regexp.MustCompile(`[A-Za-z0-9+/=_-]{40,}`)
 	// joinToken matches bootstrap and trustd tokens.
@@ -47,8 +49,8 @@ var (
 // configurations, keys included; that and what looks like a key is left out.
 // Source: Talos, internal/app/machined/internal/server/v1alpha1 and pkg/machinery/config/configdiff.
 func withoutSecrets(text string) string {
-	if at := strings.Index(strings.ToLower(text), "diff:"); at >= 0 {
-		text = text[:at]
+	if at := difference.FindStringIndex(text); at != nil {
+		text = text[:at[0]]
 	}
 	text = longToken.ReplaceAllString(cut(text, 4096), "***")
 	return oneLine(joinToken.ReplaceAllString(text, "***"))
