@@ -14,7 +14,7 @@ var Layers = []Layer{
 	{Path: "apiserver", May: []string{"pkg/apis", "pkg/client", "pkg/kube", "pkg/openapi", "registry"}, Why: "the server never talks to a node, and shares no code with the controller and the CLI"},
 	{Path: "controllers", May: library, Why: "controllers see the API through its client only"},
 
-	{Path: "registry", Closed: true, May: []string{"pkg/apis", "pkg/machineconfig", "registry/fields", "registry/slots", "registry/verbs"}, Why: "strategies and storage depend on the API's types, pure rules and the slots only"},
+	{Path: "registry", Closed: true, May: []string{"pkg/apis", "pkg/machineconfig", "registry/reset", "registry/slots", "registry/verbs"}, Why: "strategies and storage depend on the API's types, pure rules and the slots only"},
 
 	{Path: "pkg/bootstrap", May: append([]string{"artifacts"}, library...), Why: "libraries never import a server, a command or a test"},
 	{Path: "pkg/talos", May: []string{"pkg/apis"}, Why: "the node client knows the API's types and no other part of Ichor"},
