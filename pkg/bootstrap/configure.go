@@ -135,15 +135,13 @@ func (r *run) recordApply(err error) (waiting string, _ error) {
 		r.tell("the machine at %s took its configuration", r.Address)
 		return "", r.journal.save()
 	}
-	var outcome *talos.ApplyError
-	if !errors.As(err, &outcome) || outcome.MaybeDelivered {
-		return err.Error(), nil
+	if talos.IsRefusal(err) || talos.IsNotSent(err) {
+		r.journal.Apply = applyRecord{}
+		if saveErr := r.journal.save(); saveErr != nil {
+			return "", errors.Join(err, saveErr)
+		}
 	}
-	r.journal.Apply = applyRecord{}
-	if saveErr := r.journal.save(); saveErr != nil {
-		return "", errors.Join(err, saveErr)
-	}
-	if outcome.Delivered && !talos.IsNotYet(err) {
+	if talos.IsRefusal(err) {
 		return "", err
 	}
 	return err.Error(), nil
