@@ -29,8 +29,9 @@ const (
 	// probeSoon and probeLater pace the health checks of a plane that isn't ready and of one that is.
 	probeSoon  = 500 * time.Millisecond
 	probeLater = 5 * time.Second
-	// restartTimeout bounds the orderly end of a program that starts again with other flags.
-	restartTimeout = 20 * time.Second
+	// restartTimeout bounds the orderly end of a program that starts again with other flags. An API server takes ten seconds
+	// when watches are open, which nobody here waits for.
+	restartTimeout = 5 * time.Second
 	// manifestTimeout bounds one attempt to apply Talos' manifests.
 	manifestTimeout = time.Minute
 )

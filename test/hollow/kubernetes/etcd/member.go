@@ -102,7 +102,7 @@ func New(options Options) *Member {
 		options.PromoteEvery = 2 * time.Second
 	}
 
-	return &Member{options: options, state: State{Phase: PhasePreparing, Message: "Running pre state", Unknown: true}}
+	return &Member{options: options}
 }
 
 // Start begins the service: with data it rejoins, without it waits to join or to be bootstrapped.

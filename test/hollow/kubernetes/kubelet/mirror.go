@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // StaticPod is a static pod and whether it is ready.
@@ -34,46 +35,68 @@ const (
 // MirrorName is the name of a static pod's mirror on a node.
 func MirrorName(podName, nodeName string) string { return podName + "-" + nodeName }
 
-// mirror makes the API show the static pods: a pod whose definition changed is deleted and created anew, for mirrors
-// can't be changed.
+// mirror makes the API show the static pods of a control plane and no others.
 func (k *Kubelet) mirror(ctx context.Context, node *corev1.Node, pods []StaticPod) error {
-	for _, pod := range pods {
-		if err := k.mirrorOne(ctx, node, pod); err != nil {
-			return fmt.Errorf("mirror static pod %s of node %s: %w", pod.Pod.Name, node.Name, err)
+	if !k.options.ControlPlane {
+		return nil
+	}
+
+	// A node may list its own pods, but not ask for one that isn't bound to it (yet).
+	list, err := k.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node.Name).String(), ResourceVersion: "0",
+	})
+	if err != nil {
+		return fmt.Errorf("list pods of node %s: %w", node.Name, err)
+	}
+
+	mirrors := map[string]*corev1.Pod{}
+
+	for i := range list.Items {
+		if pod := &list.Items[i]; pod.Annotations[annotationMirror] != "" {
+			mirrors[pod.Namespace+"/"+pod.Name] = pod
+		}
+	}
+
+	for _, static := range pods {
+		wanted, mirrorErr := mirrorPod(static, node)
+		if mirrorErr != nil {
+			return mirrorErr
+		}
+
+		key := wanted.Namespace + "/" + wanted.Name
+		if err = k.mirrorOne(ctx, wanted, mirrors[key], static); err != nil {
+			return fmt.Errorf("mirror static pod %s of node %s: %w", key, node.Name, err)
+		}
+
+		delete(mirrors, key)
+	}
+
+	for key, pod := range mirrors {
+		if err = k.deletePod(ctx, pod); err != nil {
+			return fmt.Errorf("delete mirror %s of a static pod that is gone: %w", key, err)
 		}
 	}
 
 	return nil
 }
 
-func (k *Kubelet) mirrorOne(ctx context.Context, node *corev1.Node, static StaticPod) error {
-	wanted, err := mirrorPod(static, node)
-	if err != nil {
-		return err
-	}
-
+// mirrorOne makes one mirror. One whose definition changed is deleted and created anew, for mirrors can't be changed.
+func (k *Kubelet) mirrorOne(ctx context.Context, wanted, current *corev1.Pod, static StaticPod) error {
 	api := k.client.CoreV1().Pods(wanted.Namespace)
 
-	current, err := api.Get(ctx, wanted.Name, metav1.GetOptions{ResourceVersion: "0"})
-	if err == nil && current.Annotations[annotationMirror] != wanted.Annotations[annotationMirror] {
-		now := int64(0)
-
-		err = api.Delete(ctx, wanted.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &current.UID},
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
+	if current != nil && current.Annotations[annotationMirror] != wanted.Annotations[annotationMirror] {
+		if err := k.deletePod(ctx, current); err != nil {
 			return err
 		}
 
-		current, err = api.Create(ctx, wanted, metav1.CreateOptions{})
+		current = nil
 	}
 
-	if apierrors.IsNotFound(err) {
-		current, err = api.Create(ctx, wanted, metav1.CreateOptions{})
-	}
-
-	if err != nil {
-		return err
+	if current == nil {
+		var err error
+		if current, err = api.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
+			return err
+		}
 	}
 
 	reported := current.DeepCopy()
@@ -83,7 +106,20 @@ func (k *Kubelet) mirrorOne(ctx context.Context, node *corev1.Node, static Stati
 		return nil
 	}
 
-	_, err = api.UpdateStatus(ctx, reported, metav1.UpdateOptions{})
+	_, err := api.UpdateStatus(ctx, reported, metav1.UpdateOptions{})
+
+	return err
+}
+
+func (k *Kubelet) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	now := int64(0)
+
+	err := k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 
 	return err
 }
