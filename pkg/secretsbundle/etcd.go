@@ -85,3 +85,17 @@ func (b *Bundle) vouchesFor(pair ClientPair, now time.Time) bool {
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err == nil && now.Before(leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore)/2))
 }
+
+// RenewEtcdClient renews the certificate in the Secret ichor-apiserver-etcd at half of its life. Without the Secret there
+// is nothing to renew: Ichor's API server has a storage of its own then.
+func (s Store) RenewEtcdClient(ctx context.Context, bundle *Bundle, now time.Time) error {
+	_, err := s.Secrets.Secrets(v1alpha1.SystemNamespace).Get(ctx, EtcdSecretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read Secret %s/%s: %w", v1alpha1.SystemNamespace, EtcdSecretName, err)
+	}
+	_, err = s.EnsureEtcdClient(ctx, bundle, now)
+	return err
+}

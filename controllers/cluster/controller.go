@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/client/clientset/versioned"
+	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
+	listers "maesh.dev/ichor/pkg/client/listers/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/secretsbundle"
+	"maesh.dev/ichor/pkg/talos"
+)
+
+// Credentials give access to a cluster's configured nodes.
+type Credentials interface {
+	CredentialsFor(ctx context.Context, clusterName string) (talos.Credentials, error)
+}
+
+// Config is what the controller works with.
+type Config struct {
+	Client      versioned.Interface
+	Kubernetes  kubernetes.Interface
+	Machines    informers.TalosMachineInformer
+	Clusters    informers.TalosClusterInformer
+	Store       secretsbundle.Store
+	Credentials Credentials
+	Dialer      talos.Dialer
+	Recorder    record.EventRecorder
+	// Finalize writes a cluster's finalizers; by Client if nil.
+	Finalize func(ctx context.Context, cluster *v1alpha1.TalosCluster) error
+	// Clock is the real one if nil.
+	Clock clock.WithTicker
+}
+
+// Controller reconciles TalosClusters.
+type Controller struct {
+	Config
+	machines listers.TalosMachineLister
+	clusters listers.TalosClusterLister
+	queue    workqueue.TypedRateLimitingInterface[string]
+	synced   []cache.InformerSynced
+	renewals renewals
+}
+
+// New makes a controller and registers it with its informers.
+func New(config Config) (*Controller, error) {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if config.Finalize == nil {
+		config.Finalize = finalize(config.Client)
+	}
+	c := &Controller{
+		Config:   config,
+		machines: config.Machines.Lister(),
+		clusters: config.Clusters.Lister(),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "cluster", Clock: config.Clock},
+		),
+	}
+	for _, each := range []struct {
+		informer cache.SharedIndexInformer
+		enqueue  func(any)
+	}{
+		{config.Clusters.Informer(), c.enqueue},
+		{config.Machines.Informer(), c.enqueueMachine},
+	} {
+		registration, err := each.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    each.enqueue,
+			UpdateFunc: func(_, now any) { each.enqueue(now) },
+			DeleteFunc: each.enqueue,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("watch for the cluster controller: %w", err)
+		}
+		c.synced = append(c.synced, registration.HasSynced)
+	}
+	return c, nil
+}
+
+func (c *Controller) enqueue(object any) {
+	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		c.queue.Add(name)
+	}
+}
+
+// settle is how long changes of machines are gathered before their cluster is summed up: a search for machines changes
+// many at once.
+const settle = 500 * time.Millisecond
+
+func (c *Controller) enqueueMachine(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	if m, ok := object.(*v1alpha1.TalosMachine); ok && m.Spec.ClusterRef.Name != "" {
+		c.queue.AddAfter(m.Spec.ClusterRef.Name, settle)
+	}
+}
+
+// Run works until ctx ends, and returns when every worker has stopped.
+func (c *Controller) Run(ctx context.Context, workers int) error {
+	defer c.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return fmt.Errorf("fill the cluster controller's caches: %w", context.Cause(ctx))
+	}
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() { c.work(ctx) })
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+func (c *Controller) work(ctx context.Context) {
+	for {
+		name, quit := c.queue.Get()
+		if quit {
+			return
+		}
+		c.workOn(ctx, name)
+	}
+}
+
+func (c *Controller) workOn(ctx context.Context, name string) {
+	defer c.queue.Done(name)
+	if ctx.Err() != nil {
+		return
+	}
+	after, err := c.Reconcile(ctx, name)
+	switch {
+	case err == nil:
+		c.queue.Forget(name)
+		if after > 0 {
+			c.queue.AddAfter(name, after)
+		}
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		c.queue.Forget(name)
+		c.queue.AddAfter(name, time.Second)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	default:
+		klog.FromContext(ctx).Error(err, "cluster: trying again", "cluster", name)
+		c.queue.AddRateLimited(name)
+	}
+}
