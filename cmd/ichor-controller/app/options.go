@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app holds the flags of ichor-controller and puts its parts together.
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+// Options are what ichor-controller can be told.
+type Options struct {
+	// Kubeconfig to reach the cluster by; empty: the pod's ServiceAccount.
+	Kubeconfig string
+	// HealthAddress serves /healthz, /readyz and /metrics; empty: not served.
+	HealthAddress string
+	// LeaderElect makes replicas take turns; off for one that runs alone.
+	LeaderElect                                 bool
+	LeaseDuration, RenewDeadline, RetryPeriod   time.Duration
+	MachineWorkers, ClusterWorkers, ScanWorkers int
+	// QPS and Burst bound the requests to the Kubernetes API.
+	QPS   float32
+	Burst int
+}
+
+// DefaultOptions are the options without any flag.
+func DefaultOptions() Options {
+	return Options{
+		HealthAddress:  ":8081",
+		LeaderElect:    true,
+		LeaseDuration:  15 * time.Second,
+		RenewDeadline:  10 * time.Second,
+		RetryPeriod:    2 * time.Second,
+		MachineWorkers: 32,
+		ClusterWorkers: 2,
+		ScanWorkers:    64,
+		QPS:            100,
+		Burst:          200,
+	}
+}
+
+// AddFlags makes a flag of each option.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the cluster; without it, the pod's ServiceAccount is used")
+	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "address of /healthz, /readyz and /metrics; empty serves none")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "wait to become the leader before working")
+	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "how long others wait for a leader that is silent")
+	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "how long the leader tries to renew before it gives up")
+	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "time between two tries to become the leader")
+	flags.IntVar(&o.MachineWorkers, "machine-workers", o.MachineWorkers, "machines that are worked on at a time")
+	flags.IntVar(&o.ClusterWorkers, "cluster-workers", o.ClusterWorkers, "clusters that are worked on at a time")
+	flags.IntVar(&o.ScanWorkers, "scan-workers", o.ScanWorkers, "addresses that are looked at at a time in the search for machines")
+	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests to the Kubernetes API a second")
+	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the Kubernetes API at once")
+}
+
+// Validate names every option that can't be.
+func (o *Options) Validate() error {
+	var errs []error
+	for _, each := range []struct {
+		flag  string
+		value int
+	}{
+		{"machine-workers", o.MachineWorkers}, {"cluster-workers", o.ClusterWorkers}, {"scan-workers", o.ScanWorkers}, {"kube-api-burst", o.Burst},
+	} {
+		if each.value < 1 || each.value > 4096 {
+			errs = append(errs, fmt.Errorf("--%s: %d is not between 1 and 4096", each.flag, each.value))
+		}
+	}
+	if o.QPS <= 0 {
+		errs = append(errs, fmt.Errorf("--kube-api-qps: %v is not positive", o.QPS))
+	}
+	if o.HealthAddress != "" {
+		if _, _, err := net.SplitHostPort(o.HealthAddress); err != nil {
+			errs = append(errs, fmt.Errorf("--health-address: %q is no host:port", o.HealthAddress))
+		}
+	}
+	if o.LeaderElect && !(o.LeaseDuration > o.RenewDeadline && o.RenewDeadline > o.RetryPeriod && o.RetryPeriod > 0) {
+		errs = append(errs, fmt.Errorf("--leader-elect-*: lease duration %s, renew deadline %s and retry period %s must be positive and in that order, the largest first", o.LeaseDuration, o.RenewDeadline, o.RetryPeriod))
+	}
+	return errors.Join(errs...)
+}
+
+// NewCommand is the command line of ichor-controller.
+func NewCommand() *cobra.Command {
+	options := DefaultOptions()
+	command := &cobra.Command{
+		Use:           "ichor-controller",
+		Short:         "Takes approved Talos machines to Ready and searches for new ones",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.Validate(); err != nil {
+				return err
+			}
+			return Run(command.Context(), options)
+		},
+	}
+	options.AddFlags(command.Flags())
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	command.Flags().AddGoFlag(logging.Lookup("v"))
+	return command
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	clustercontroller "maesh.dev/ichor/controllers/cluster"
+	machinecontroller "maesh.dev/ichor/controllers/machine"
+	"maesh.dev/ichor/pkg/client/clientset/versioned"
+	"maesh.dev/ichor/pkg/client/clientset/versioned/scheme"
+	"maesh.dev/ichor/pkg/client/informers/externalversions"
+	"maesh.dev/ichor/pkg/kube"
+	"maesh.dev/ichor/pkg/secretsbundle"
+	"maesh.dev/ichor/pkg/talos"
+)
+
+// component is the name in events, the Lease and the user agent.
+const component = "ichor-controller"
+
+// endTimeout bounds the orderly end: an apply that was begun, and the status that goes with it.
+const endTimeout = 45 * time.Second
+
+// Run works until ctx ends, and then finishes what it is doing. Losing the lead is an error: the process ends, and
+// whoever started it starts it again.
+func Run(ctx context.Context, options Options) error {
+	config, err := kube.OwnCluster(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config = rest.AddUserAgent(config, component)
+	config.QPS, config.Burst = options.QPS, options.Burst
+	p, err := assemble(config, options)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+// program is the parts of a running controller.
+type program struct {
+	options     Options
+	kubernetes  kubernetes.Interface
+	ichor       externalversions.SharedInformerFactory
+	core        coreinformers.SharedInformerFactory
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+	parts       []part
+	synced      []cache.InformerSynced
+}
+
+// part is something that works while this process leads.
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+func assemble(config *rest.Config, options Options) (*program, error) {
+	ichor, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for Ichor's API: %w", err)
+	}
+	kubernetes, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the Kubernetes API: %w", err)
+	}
+	return assembleWith(ichor, kubernetes, talos.NewDialer(talos.DialOptions{}), talos.NewProber(talos.ProbeOptions{}), options)
+}
+
+func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {
+	broadcaster := record.NewBroadcaster()
+	p := &program{
+		options:     options,
+		kubernetes:  kubernetes,
+		ichor:       externalversions.NewSharedInformerFactory(ichor, 0),
+		core:        coreinformers.NewSharedInformerFactory(kubernetes, 0),
+		broadcaster: broadcaster,
+		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}),
+	}
+	machines, clusters := p.ichor.Ichor().V1alpha1().TalosMachines(), p.ichor.Ichor().V1alpha1().TalosClusters()
+	nodes := p.core.Core().V1().Nodes()
+	store := secretsbundle.Store{Secrets: kubernetes.CoreV1()}
+	credentials := secretsbundle.NewProvider(store, clusters.Lister().Get, clock.RealClock{})
+	p.synced = []cache.InformerSynced{machines.Informer().HasSynced, clusters.Informer().HasSynced, nodes.Informer().HasSynced}
+
+	machine, err := machinecontroller.New(machinecontroller.Config{
+		Client: ichor, Machines: machines, Clusters: clusters, Nodes: nodes, NodeClient: kubernetes.CoreV1(),
+		Bundles: store, Credentials: credentials, Dialer: dialer, Prober: prober, Recorder: p.recorder,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := clustercontroller.New(clustercontroller.Config{
+		Client: ichor, Kubernetes: kubernetes, Machines: machines, Clusters: clusters,
+		Store: store, Credentials: credentials, Dialer: dialer, Recorder: p.recorder,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.parts = []part{
+		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
+		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
+	}
+	return p, nil
+}
+
+// run starts everything and ends it in the opposite order: the parts first, then the lead is given back, then the caches.
+func (p *program) run(ctx context.Context) error {
+	health, err := listen(p.options.HealthAddress, p.ready)
+	if err != nil {
+		return err
+	}
+	defer health.close()
+	sink := p.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: p.kubernetes.CoreV1().Events("")})
+	defer func() {
+		sink.Stop()
+		p.broadcaster.Shutdown()
+	}()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		stopWatching()
+		p.ichor.Shutdown()
+		p.core.Shutdown()
+	}()
+	p.ichor.Start(watching.Done())
+	p.core.Start(watching.Done())
+	if !p.options.LeaderElect {
+		return p.work(ctx)
+	}
+	return p.lead(ctx)
+}
+
+func (p *program) ready() error {
+	for _, synced := range p.synced {
+		if !synced() {
+			return errors.New("the caches are being filled")
+		}
+	}
+	return nil
+}
+
+// work runs the parts until ctx ends or one of them fails.
+func (p *program) work(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, each := range p.parts {
+		group.Go(func() error {
+			klog.FromContext(ctx).Info("controller: working", "part", each.name)
+			if err := each.run(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%s: %w", each.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// identity tells replicas apart in the Lease.
+func identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this replica: %w", err)
+	}
+	return fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano()), nil
+}
