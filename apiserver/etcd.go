@@ -32,8 +32,9 @@ type EmbeddedEtcd struct {
 	remove string
 }
 
-// StartEmbeddedEtcd starts a member with its data in the directory, which is made if it isn't there.
-func StartEmbeddedEtcd(ctx context.Context, dir string) (*EmbeddedEtcd, error) {
+// StartEmbeddedEtcd starts a member with its data in the directory, which is made if it isn't there. Tests change its
+// configuration.
+func StartEmbeddedEtcd(ctx context.Context, dir string, changes ...func(*embed.Config)) (*EmbeddedEtcd, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make etcd directory: %w", err)
 	}
@@ -63,6 +64,9 @@ func StartEmbeddedEtcd(ctx context.Context, dir string) (*EmbeddedEtcd, error) {
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	config.EnableGRPCGateway = false
 	config.WatchProgressNotifyInterval = 5 * time.Second
+	for _, change := range changes {
+		change(config)
+	}
 
 	if e.member, err = embed.StartEtcd(config); err != nil {
 		e.Close()

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package harness runs whole ichor-apiservers for tests: in the process, on one real etcd, behind a stub of the
+// kube-apiserver that reviews tokens and access. Each environment has a prefix of its own in etcd, so tests run in
+// parallel.
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/client-go/rest"
+
+	"maesh.dev/ichor/apiserver"
+	"maesh.dev/ichor/pkg/client/clientset/versioned"
+	"maesh.dev/ichor/registry/slots"
+)
+
+// startTimeout bounds how long a server may take to be ready on a busy machine.
+const startTimeout = 2 * time.Minute
+
+// Env is an environment of a test: servers that share one storage.
+type Env struct {
+	// Kube is the stub of the kube-apiserver.
+	Kube *Kube
+	// Prefix is where the environment's objects are in etcd.
+	Prefix string
+	// Etcd is a client of the storage.
+	Etcd *clientv3.Client
+	// URLs of the servers.
+	URLs []string
+
+	authorities *authorities
+	stops       []func() error
+}
+
+// Option changes an environment.
+type Option func(*settings)
+
+type settings struct {
+	servers  int
+	policies map[string][]any
+	gate     []slots.Option
+}
+
+// Servers sets how many servers there are.
+func Servers(n int) Option { return func(s *settings) { s.servers = n } }
+
+// Policies sets the admission objects of the host cluster, by resource.
+func Policies(resource string, objects ...any) Option {
+	return func(s *settings) { s.policies[resource] = append(s.policies[resource], objects...) }
+}
+
+// Gate changes the servers' control-plane gate.
+func Gate(options ...slots.Option) Option {
+	return func(s *settings) { s.gate = append(s.gate, options...) }
+}
+
+var environments atomic.Int64
+
+// Start starts an environment, which ends with the test.
+func Start(t testing.TB, options ...Option) *Env {
+	t.Helper()
+	s := settings{servers: 1, policies: map[string][]any{}}
+	for _, option := range options {
+		option(&s)
+	}
+	etcd := sharedEtcd(t)
+	e := &Env{Prefix: fmt.Sprintf("/test-%d", environments.Add(1)), authorities: newAuthorities(t)}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint}})
+	if err != nil {
+		t.Fatalf("connect to etcd: %v", err)
+	}
+	e.Etcd = client
+	t.Cleanup(func() { _ = client.Close() })
+	e.Kube = startKube(t, s.policies, e.authorities)
+	for range s.servers {
+		e.startServer(t, etcd, s.gate)
+	}
+	return e
+}
+
+// startServer starts one server and waits until it is ready.
+func (e *Env) startServer(t testing.TB, etcd *apiserver.EmbeddedEtcd, gate []slots.Option) {
+	t.Helper()
+	options := e.Options(t, etcd.Endpoint)
+	options.Gate = gate
+	ctx, cancel := context.WithCancel(context.Background())
+	config, err := options.Config(ctx)
+	if err != nil {
+		cancel()
+		t.Fatalf("configure server: %v", err)
+	}
+	server, err := config.Complete().New()
+	if err != nil {
+		cancel()
+		t.Fatalf("build server: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	e.stops = append(e.stops, stop)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("stop server: %v", err)
+		}
+	})
+	e.URLs = append(e.URLs, "https://"+options.Recommended.SecureServing.Listener.Addr().String())
+	e.waitReady(t, len(e.URLs)-1, done)
+}
+
+// Options are those that the environment's servers are started with.
+func (e *Env) Options(t testing.TB, endpoint string) *apiserver.Options {
+	t.Helper()
+	options, err := apiserver.NewOptions()
+	if err != nil {
+		t.Fatalf("make options: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	recommended := options.Recommended
+	recommended.SecureServing.Listener = listener
+	recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	recommended.SecureServing.ServerCert.CertKey.CertFile, recommended.SecureServing.ServerCert.CertKey.KeyFile = e.authorities.serving.issue(t, "ichor-apiserver")
+	recommended.Etcd.StorageConfig.Prefix = e.Prefix
+	recommended.Etcd.StorageConfig.CompactionInterval = 0
+	if endpoint != "" {
+		recommended.Etcd.StorageConfig.Transport.ServerList = []string{endpoint}
+	}
+	kubeconfig := e.Kube.kubeconfig(t)
+	recommended.CoreAPI.CoreAPIKubeconfigPath = kubeconfig
+	recommended.Authentication.RemoteKubeConfigFile = kubeconfig
+	recommended.Authorization.RemoteKubeConfigFile = kubeconfig
+	return options
+}
+
+func (e *Env) waitReady(t testing.TB, server int, done <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	client, err := versioned.NewForConfig(e.Config(server, Root))
+	if err != nil {
+		t.Fatalf("make client: %v", err)
+	}
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		body, err := client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("server isn't ready after %s: %v\n%s", startTimeout, err, body)
+		case err := <-done:
+			t.Fatalf("server ended: %v", err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// Stop ends a server before the test does.
+func (e *Env) Stop(server int) error { return e.stops[server]() }
+
+// Config is for a client of a server as a user.
+func (e *Env) Config(server int, user string) *rest.Config {
+	return &rest.Config{
+		Host: e.URLs[server], BearerToken: user, QPS: -1, Timeout: time.Minute,
+		TLSClientConfig: rest.TLSClientConfig{CAData: e.authorities.serving.certPEM},
+	}
+}
+
+// Client is a client of a server as a user.
+func (e *Env) Client(t testing.TB, server int, user string) *versioned.Clientset {
+	t.Helper()
+	client, err := versioned.NewForConfig(e.Config(server, user))
+	if err != nil {
+		t.Fatalf("make client: %v", err)
+	}
+	return client
+}
+
+var shared struct {
+	once sync.Once
+	etcd *apiserver.EmbeddedEtcd
+	dir  string
+	err  error
+}
+
+// sharedEtcd is the one etcd of a test binary. Close ends it.
+func sharedEtcd(t testing.TB) *apiserver.EmbeddedEtcd {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "ichor-test-etcd-"); shared.err != nil {
+			return
+		}
+		shared.etcd, shared.err = apiserver.StartEmbeddedEtcd(context.Background(), shared.dir, func(config *embed.Config) { config.UnsafeNoFsync = true })
+	})
+	if shared.err != nil {
+		t.Fatalf("start etcd: %v", shared.err)
+	}
+	return shared.etcd
+}
+
+// Close ends what the environments of a test binary shared; TestMain calls it.
+func Close() {
+	if shared.etcd != nil {
+		shared.etcd.Close()
+	}
+	if shared.dir != "" {
+		_ = os.RemoveAll(shared.dir) // a test's own directory
+	}
+}

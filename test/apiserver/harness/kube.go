@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Kube is the part of a kube-apiserver that an aggregated API server talks to: it says who has a token, what he may do,
+// and which admission policies there are. Real requests over real TLS, answers from a table.
+type Kube struct {
+	server  *httptest.Server
+	objects map[string][]any
+	reviews atomic.Int64
+}
+
+// initialEventsEnd marks the bookmark that ends the initial events of a streamed list.
+const initialEventsEnd = "k8s.io/initial-events-end"
+
+// startKube starts the stub with the given admission policies, by resource.
+func startKube(t testing.TB, objects map[string][]any, authorities *authorities) *Kube {
+	t.Helper()
+	k := &Kube{objects: objects}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", k.reviewToken)
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", k.reviewAccess)
+	authentication := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication", ResourceVersion: "1", UID: "1"},
+		Data: map[string]string{
+			"client-ca-file":                     string(authorities.client.certPEM),
+			"requestheader-client-ca-file":       string(authorities.frontProxy.certPEM),
+			"requestheader-allowed-names":        `["front-proxy"]`,
+			"requestheader-username-headers":     `["X-Remote-User"]`,
+			"requestheader-group-headers":        `["X-Remote-Group"]`,
+			"requestheader-uid-headers":          `["X-Remote-Uid"]`,
+			"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+		},
+	}
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, authentication)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps", k.collection("v1", "ConfigMapList", []any{authentication}))
+	mux.HandleFunc("GET /api/v1/namespaces", k.collection("v1", "NamespaceList", nil))
+	for resource, kind := range map[string]string{
+		"mutatingwebhookconfigurations": "MutatingWebhookConfigurationList", "validatingwebhookconfigurations": "ValidatingWebhookConfigurationList",
+		"mutatingadmissionpolicies": "MutatingAdmissionPolicyList", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBindingList",
+		"validatingadmissionpolicies": "ValidatingAdmissionPolicyList", "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
+	} {
+		mux.HandleFunc("GET /apis/admissionregistration.k8s.io/v1/"+resource, k.collection("admissionregistration.k8s.io/v1", kind, objects[resource]))
+	}
+	k.server = httptest.NewTLSServer(mux)
+	t.Cleanup(func() {
+		k.server.CloseClientConnections()
+		k.server.Close()
+	})
+	return k
+}
+
+// AccessReviews is how often the server asked what somebody may do.
+func (k *Kube) AccessReviews() int64 { return k.reviews.Load() }
+
+// kubeconfig writes the file by which the server reaches the stub.
+func (k *Kube) kubeconfig(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"stub": {
+			Server: k.server.URL, CertificateAuthorityData: pemCertificate(k.server.Certificate().Raw),
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"server": {Token: "ichor-apiserver"}},
+		Contexts:       map[string]*clientcmdapi.Context{"stub": {Cluster: "stub", AuthInfo: "server"}},
+		CurrentContext: "stub",
+	}
+	if err := clientcmd.WriteToFile(config, path); err != nil {
+		t.Fatalf("write kubeconfig: %v", err)
+	}
+	return path
+}
+
+// reviewToken takes the token as the name of the user; "system:masters" is that group's only member here.
+func (k *Kube) reviewToken(w http.ResponseWriter, req *http.Request) {
+	var review authenticationv1.TokenReview
+	if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	name := review.Spec.Token
+	groups := []string{"system:authenticated"}
+	if name == "root" {
+		groups = append(groups, "system:masters")
+	}
+	review.Status = authenticationv1.TokenReviewStatus{
+		Authenticated: true, User: authenticationv1.UserInfo{Username: name, UID: "uid-of-" + name, Groups: groups},
+	}
+	write(w, &review)
+}
+
+func (k *Kube) reviewAccess(w http.ResponseWriter, req *http.Request) {
+	var review authorizationv1.SubjectAccessReview
+	if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	k.reviews.Add(1)
+	review.Status.Allowed = Allowed(review.Spec.User, review.Spec.ResourceAttributes)
+	write(w, &review)
+}
+
+// collection serves lists and watches of objects that never change.
+func (k *Kube) collection(apiVersion, kind string, objects []any) http.HandlerFunc {
+	if objects == nil {
+		objects = []any{}
+	}
+	return func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Query().Get("watch") == "" {
+			write(w, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"resourceVersion": "1"}, "items": objects})
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if req.URL.Query().Get("sendInitialEvents") == "true" {
+			for _, object := range objects {
+				fmt.Fprintln(w, event("ADDED", object))
+			}
+			fmt.Fprintln(w, event("BOOKMARK", map[string]any{
+				"apiVersion": apiVersion, "kind": strings.TrimSuffix(kind, "List"),
+				"metadata": map[string]any{"resourceVersion": "1", "annotations": map[string]any{initialEventsEnd: "true"}},
+			}))
+		}
+		if flusher, ok := w.(http.Flusher); ok {
+			flusher.Flush()
+		}
+		<-req.Context().Done()
+	}
+}
+
+func event(kind string, object any) string {
+	text, err := json.Marshal(map[string]any{"type": kind, "object": object})
+	if err != nil {
+		panic(err) // the harness's own objects
+	}
+	return string(text)
+}
+
+func write(w http.ResponseWriter, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
