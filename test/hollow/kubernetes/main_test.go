@@ -15,6 +15,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	clientset "k8s.io/client-go/kubernetes"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // patience is how long a slow step may take; CI machines are slower than a developer's.
@@ -214,7 +215,14 @@ func (b *box) client(t *testing.T) (*clientset.Clientset, *rest.Config) {
 	restConfig.Host = "https://" + netip.AddrPortFrom(b.machine.Address, 6443).String()
 	restConfig.Timeout = patience(10 * time.Second)
 
-	client, err := clientset.NewForConfig(restConfig)
+	httpClient, err := rest.HTTPClientFor(restConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(httpClient.CloseIdleConnections)
+
+	client, err := clientset.NewForConfigAndClient(restConfig, httpClient)
 	if err != nil {
 		t.Fatal(err)
 	}

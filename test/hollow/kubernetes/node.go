@@ -146,7 +146,9 @@ func (n *node) run(ctx context.Context) {
 
 // showWaiting puts every service of the node on the board.
 func (n *node) showWaiting() {
-	n.board.service(workload.Service{ID: serviceCRI, Unknown: true, State: etcd.PhasePreparing, Message: "Running pre state"})
+	if n.options.CRIAfter > 0 {
+		n.board.service(workload.Service{ID: serviceCRI, Unknown: true, State: etcd.PhasePreparing, Message: "Running pre state"})
+	}
 
 	ids := []string{serviceKubelet}
 	if n.controlPlane() {

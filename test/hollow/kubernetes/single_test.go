@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"maesh.dev/ichor/test/hollow/kubernetes"
 	"maesh.dev/ichor/test/hollow/kubernetes/configtest"
 	"maesh.dev/ichor/test/hollow/workload"
 )
@@ -45,7 +46,7 @@ cluster:
 // One story, for each chapter needs the cluster of the one before: starting another costs half a minute.
 func TestTheLifeOfASingleControlPlane(t *testing.T) {
 	cluster := configtest.New(t, "https://127.0.20.1:6443")
-	factory := newFactory(t, nil)
+	factory := newFactory(t, func(o *kubernetes.Options) { o.LeaseEvery = 2 * time.Second })
 	cp := newBox(t, factory, "cp-1", "127.0.20.1", cluster.ControlPlane(t, inlineManifest))
 
 	cp.boot(t)
@@ -114,6 +115,16 @@ func TestTheLifeOfASingleControlPlane(t *testing.T) {
 		if len(requests.Items) != 2 {
 			t.Errorf("certificate requests of two nodes: got %d, want 2", len(requests.Items))
 		}
+
+		// A Node that somebody deleted stays away until its kubelet starts again.
+		if err = client.CoreV1().Nodes().Delete(t.Context(), "worker-1", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+
+		worker.wait(t, "deletion noticed", func(s workload.Status) bool { return !s.NodeRegistered && !s.NodeReady })
+		worker.stop(t, true)
+		worker.boot(t)
+		worker.wait(t, "registered again", isUp)
 	})
 
 	t.Run("a changed image restarts what it belongs to", func(t *testing.T) { imagesChange(t, cp, cluster) })
@@ -281,6 +292,8 @@ func apiServiceIsAccepted(t *testing.T, cp *box) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	t.Cleanup(restClient.CloseIdleConnections)
 
 	for path, body := range map[string]string{
 		"/api/v1/namespaces/default/services": `{"apiVersion":"v1","kind":"Service","metadata":{"name":"outside"},

@@ -3,8 +3,12 @@
 package kubernetes_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,18 +16,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"maesh.dev/ichor/test/hollow/kubernetes"
 	"maesh.dev/ichor/test/hollow/kubernetes/configtest"
 	"maesh.dev/ichor/test/hollow/workload"
 )
 
+// quickCluster notices silent nodes sooner, and signs certificates so short that kubelets renew them at every look: the
+// signer backdates by five minutes, so four fifths of the life are over at once.
+const quickCluster = `
+cluster:
+  controllerManager:
+    extraArgs: {node-monitor-grace-period: 8s, cluster-signing-duration: 60s}
+`
+
 func TestThreeControlPlanes(t *testing.T) {
 	cluster := configtest.New(t, "https://127.0.21.1:6443")
-	factory := newFactory(t, nil)
+	factory := newFactory(t, func(o *kubernetes.Options) { o.LeaseEvery = 2 * time.Second })
 
 	boxes := make([]*box, 3)
 	for i := range boxes {
 		name, address := fmt.Sprintf("cp-%d", i+1), fmt.Sprintf("127.0.21.%d", i+1)
-		boxes[i] = newBox(t, factory, name, address, cluster.ControlPlane(t))
+		boxes[i] = newBox(t, factory, name, address, cluster.ControlPlane(t, quickCluster))
 	}
 
 	first, second, third := boxes[0], boxes[1], boxes[2]
@@ -58,6 +71,28 @@ func TestThreeControlPlanes(t *testing.T) {
 
 		for _, b := range boxes {
 			b.wait(t, "up", isUp)
+		}
+	})
+
+	t.Run("a kubelet renews its certificate", func(t *testing.T) {
+		path := filepath.Join(second.machine.EphemeralDir, "lib", "kubelet", "pki", "kubelet-client-current.pem")
+
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		waitUntil(t, "another certificate", func() error {
+			after, readErr := os.ReadFile(path)
+			if readErr == nil && bytes.Equal(before, after) {
+				readErr = errors.New("the certificate is the same")
+			}
+
+			return readErr
+		})
+
+		if err = wantReady(t, first, "cp-2", corev1.ConditionTrue); err != nil {
+			t.Error(err)
 		}
 	})
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"maesh.dev/ichor/test/hollow/kubernetes/connection"
@@ -177,8 +178,8 @@ func (k *Kubelet) run(ctx context.Context) {
 		default:
 			next, pause = pause, min(2*pause, retryLongest)
 
-			// The same failure again isn't news.
-			if text := err.Error(); text != complaint {
+			// Neither the same failure again nor a conflict, which the next round resolves, is news.
+			if text := err.Error(); text != complaint && !apierrors.IsConflict(err) {
 				complaint = text
 				k.options.Logger.Warn("kubelet", "node", k.options.NodeName, "error", err)
 			}

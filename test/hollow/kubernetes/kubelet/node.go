@@ -4,6 +4,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -119,7 +120,7 @@ func (k *Kubelet) report(ctx context.Context) (*corev1.Node, error) {
 		return node, nil
 	}
 
-	updated, err := nodes.UpdateStatus(ctx, wanted, metav1.UpdateOptions{})
+	updated, err := k.patchStatus(ctx, &wanted.Status)
 	if err != nil {
 		return nil, fmt.Errorf("report status of node %s: %w", k.options.NodeName, err)
 	}
@@ -128,6 +129,20 @@ func (k *Kubelet) report(ctx context.Context) (*corev1.Node, error) {
 	k.setState(State{Registered: true, Ready: isReady(updated)})
 
 	return updated, nil
+}
+
+// patchStatus writes what the kubelet knows and leaves the rest, such as the conditions of a network plugin. An update
+// of the whole object would be refused when the copy it starts from has taints that are gone.
+func (k *Kubelet) patchStatus(ctx context.Context, status *corev1.NodeStatus) (*corev1.Node, error) {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"capacity": status.Capacity, "allocatable": status.Allocatable, "conditions": status.Conditions,
+		"addresses": status.Addresses, "daemonEndpoints": status.DaemonEndpoints, "nodeInfo": status.NodeInfo,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode status: %w", err)
+	}
+
+	return k.client.CoreV1().Nodes().PatchStatus(ctx, k.options.NodeName, patch)
 }
 
 // fill writes what is true of the node into a status.
@@ -253,16 +268,14 @@ func (k *Kubelet) sayFarewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 
-	nodes := k.client.CoreV1().Nodes()
-
-	node, err := nodes.Get(ctx, k.options.NodeName, metav1.GetOptions{})
+	node, err := k.client.CoreV1().Nodes().Get(ctx, k.options.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return
 	}
 
 	setCondition(&node.Status, time.Now(), corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "node is shutting down")
 
-	if _, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+	if _, err = k.patchStatus(ctx, &node.Status); err != nil {
 		k.options.Logger.Debug("node went down without a word", "node", k.options.NodeName, "error", err)
 	}
 }
