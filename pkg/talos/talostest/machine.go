@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talostest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/talos"
+)
+
+// Mode is how a machine answers.
+type Mode int
+
+// The modes.
+const (
+	// Off answers nothing.
+	Off Mode = iota
+	// Maintenance waits for a configuration.
+	Maintenance
+	// Configured lets the cluster's clients in.
+	Configured
+	// Locked is configured and lets nobody in.
+	Locked
+	// NotTalos is something else.
+	NotTalos
+)
+
+// Fault is what goes wrong with the next configuration that is sent.
+type Fault int
+
+// The faults.
+const (
+	// NoFault takes the configuration.
+	NoFault Fault = iota
+	// LoseRequest breaks the connection before the configuration arrives.
+	LoseRequest
+	// LoseAnswer takes the configuration and breaks the connection.
+	LoseAnswer
+	// Refuse turns the configuration down.
+	Refuse
+	// Busy says that a configuration was applied already.
+	Busy
+)
+
+// State is what a machine is. Read and change it through Machine.Do.
+type State struct {
+	Mode        Mode
+	Fingerprint talos.Fingerprint
+	Facts       talos.Facts
+	// Config is the running configuration.
+	Config []byte
+	// Applied are the configurations that reached the machine, in order.
+	Applied [][]byte
+	Fault   Fault
+	// Members of etcd, as this machine's etcd lists them.
+	Members    []talos.EtcdMember
+	Bootstraps int
+	// BootstrapErr is answered instead of bootstrapping.
+	BootstrapErr error
+	Kubeconfig   []byte
+	// Resets counts graceful resets.
+	Resets int
+	// OnApply is called when a configuration has arrived, before the answer is sent.
+	OnApply func()
+}
+
+// Machine is one scripted machine.
+type Machine struct {
+	mu    sync.Mutex
+	state State
+}
+
+// NewMachine makes a machine.
+func NewMachine(state State) *Machine { return &Machine{state: state} }
+
+// Do reads or changes the machine.
+func (m *Machine) Do(f func(*State)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(&m.state)
+}
+
+// Snapshot is a copy of what the machine is; its slices must not be changed.
+func (m *Machine) Snapshot() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+var errGone = errors.New("Unavailable: the connection broke")
+
+// connection is one connection to a machine; it breaks when the machine leaves the mode in which it was made.
+type connection struct {
+	machine     *Machine
+	mode        Mode
+	fingerprint talos.Fingerprint
+	pinned      bool
+}
+
+func (c *connection) do(f func(*State) error) error {
+	var err error
+	c.machine.Do(func(s *State) {
+		if s.Mode != c.mode || c.mode == Maintenance && s.Fingerprint != c.fingerprint {
+			err = errGone
+			return
+		}
+		err = f(s)
+	})
+	return err
+}
+
+func (c *connection) Close() error { return nil }
+
+func (c *connection) Fingerprint() talos.Fingerprint { return c.fingerprint }
+
+func (c *connection) Facts(context.Context) (*talos.Facts, error) {
+	var facts talos.Facts
+	err := c.do(func(s *State) error { facts = s.Facts; return nil })
+	if err != nil {
+		return nil, err
+	}
+	return &facts, nil
+}
+
+func (c *connection) Identity(context.Context) (v1alpha1.MachineIdentity, error) {
+	var id v1alpha1.MachineIdentity
+	err := c.do(func(s *State) error { id = s.Facts.Identity; return nil })
+	return id, err
+}
+
+func (c *connection) Stage(context.Context) (talos.MachineStage, error) {
+	var stage talos.MachineStage
+	err := c.do(func(s *State) error { stage = s.Facts.Stage; return nil })
+	return stage, err
+}
+
+func (c *connection) ApplyConfiguration(_ context.Context, config []byte, _ talos.ApplyMode) (talos.ApplyResult, error) {
+	if !c.pinned {
+		return talos.ApplyResult{}, &talos.ApplyError{Err: errors.New("the machine's certificate was not compared with a fingerprint")}
+	}
+	var arrived func()
+	err := c.do(func(s *State) error {
+		switch s.Fault {
+		case LoseRequest:
+			return &talos.ApplyError{Err: errGone}
+		case Refuse:
+			return &talos.ApplyError{Delivered: true, Err: errors.New("InvalidArgument: no such thing")}
+		case Busy:
+			return &talos.ApplyError{Delivered: true, Err: errors.New("FailedPrecondition: configuration was already applied")}
+		}
+		s.Applied = append(s.Applied, config)
+		s.Config = config
+		s.Mode = Configured
+		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageBooting}
+		arrived = s.OnApply
+		if s.Fault == LoseAnswer {
+			return &talos.ApplyError{Delivered: true, MaybeDelivered: true, Err: errGone}
+		}
+		return nil
+	})
+	if arrived != nil {
+		arrived()
+	}
+	if err == errGone {
+		err = &talos.ApplyError{Err: err}
+	}
+	return talos.ApplyResult{}, err
+}
+
+func (c *connection) RunningConfiguration(context.Context) ([]byte, error) {
+	var config []byte
+	err := c.do(func(s *State) error { config = s.Config; return nil })
+	return config, err
+}
+
+func (c *connection) BootID(context.Context) (string, error) { return "", errors.New("not scripted") }
+
+func (c *connection) Bootstrap(context.Context) error {
+	return c.do(func(s *State) error {
+		if s.BootstrapErr != nil {
+			return s.BootstrapErr
+		}
+		s.Bootstraps++
+		s.Members = []talos.EtcdMember{{ID: 0x1a, Hostname: s.Facts.Hostname}}
+		return nil
+	})
+}
+
+func (c *connection) EtcdMembers(context.Context) ([]talos.EtcdMember, error) {
+	var members []talos.EtcdMember
+	err := c.do(func(s *State) error {
+		if len(s.Members) == 0 {
+			return errors.New("etcd is not running")
+		}
+		members = s.Members
+		return nil
+	})
+	return members, err
+}
+
+func (c *connection) Kubeconfig(context.Context) ([]byte, error) {
+	var kubeconfig []byte
+	err := c.do(func(s *State) error {
+		if len(s.Kubeconfig) == 0 {
+			return errors.New("not yet")
+		}
+		kubeconfig = s.Kubeconfig
+		return nil
+	})
+	return kubeconfig, err
+}
+
+// Reset wipes the machine.
+func (c *connection) Reset(context.Context, bool) error {
+	return c.do(func(s *State) error {
+		s.Resets++
+		s.Mode, s.Config = Maintenance, nil
+		s.Fingerprint = talos.Fingerprint(fmt.Sprintf("after-reset-%d", s.Resets))
+		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageMaintenance, Ready: true}
+		s.Facts.SystemDisk = nil
+		return nil
+	})
+}
