@@ -30,10 +30,10 @@ bin/kube: build/kube.sh $(wildcard test/kube/*.go) test/kube/go.mod test/kube/go
 
 .PHONY: setup setup-test
 setup: ## what building and running needs
-	@build/setup.sh go git
+	@build/setup.sh git
 
 setup-test: ## what the tests and checks need besides
-	@build/setup.sh go git gcc nix-instantiate
+	@build/setup.sh git gcc nix-instantiate
 
 .PHONY: run
 run: build ## a control plane and five waiting machines on this machine, until Ctrl-C
