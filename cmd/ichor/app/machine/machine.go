@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machine holds the verbs of "ichor machine", one a file: each calls the API, asks where a person must decide, and
+// prints. What is decided and what is drawn lives in cmd/ichor/internal.
+package machine
+
+import (
+	"github.com/spf13/cobra"
+
+	"maesh.dev/ichor/cmd/ichor/internal/cli"
+)
+
+// NewCommand makes "ichor machine".
+func NewCommand(env *cli.Env) *cobra.Command {
+	return cli.Group("machine", "List, show, approve and reject machines",
+		newList(env), newShow(env), newApprove(env), newReject(env), newResolve(env))
+}
