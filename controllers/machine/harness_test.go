@@ -152,6 +152,7 @@ func (s *stack) start(killAt int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(controller.queue.ShutDown)
 	s.machine = controller
 	s.sync = func() {
 		replace(s.t, machines.Informer().GetIndexer(), func() ([]any, error) {
