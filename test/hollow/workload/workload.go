@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package workload is the seam between a hollow Talos node and what a configured node runs: etcd, the Kubernetes
 // control plane, trustd and the kubelet. The node (test/hollow/node) owns the machine's life: disk, stages, Talos API.
 // The implementation (test/hollow/kubernetes) owns the processes, and knows nothing of maintenance mode or gRPC roles.
