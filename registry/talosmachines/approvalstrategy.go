@@ -45,9 +45,13 @@ func (approvalStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.O
 	keepMeta(machine, was)
 	machine.Status = was.Status
 	machine.Spec = *was.Spec.DeepCopy()
-	keepDecision(&machine.Spec, &asked)
-	if asked.ClusterRef.Name != "" {
-		machine.Spec.ClusterRef = asked.ClusterRef
+	if asked.ApprovalState == ichor.ApprovalApproved {
+		keepDecision(&machine.Spec, &asked)
+		if asked.ClusterRef.Name != "" {
+			machine.Spec.ClusterRef = asked.ClusterRef
+		}
+	} else {
+		machine.Spec.ApprovalState, machine.Spec.Approval = asked.ApprovalState, asked.Approval
 	}
 	// An identity that is echoed is compared later; one that is left out isn't.
 	if echoed := identity.Normalize(identity.Identity(asked.Identity)); !apiequality.Semantic.DeepEqual(echoed, identity.Identity{}) {
