@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -32,8 +31,9 @@ type Credentials interface {
 
 // Config is what the controller works with.
 type Config struct {
-	Client      versioned.Interface
-	Kubernetes  kubernetes.Interface
+	Client versioned.Interface
+	// Available asks whether the cluster's Kubernetes API is ready.
+	Available   func(ctx context.Context) error
 	Machines    informers.TalosMachineInformer
 	Clusters    informers.TalosClusterInformer
 	Store       secretsbundle.Store

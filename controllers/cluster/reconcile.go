@@ -17,7 +17,6 @@ import (
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
-	"maesh.dev/ichor/pkg/kube"
 )
 
 const (
@@ -130,7 +129,7 @@ func set(cluster *v1alpha1.TalosCluster, kind string, status metav1.ConditionSta
 
 // checkAvailable asks the cluster's Kubernetes API.
 func (c *Controller) checkAvailable(ctx context.Context, cluster *v1alpha1.TalosCluster) {
-	if err := kube.Ready(ctx, c.Kubernetes); err != nil {
+	if err := c.Available(ctx); err != nil {
 		set(cluster, v1alpha1.ConditionAvailable, metav1.ConditionFalse, reasonUnavailable, err.Error())
 		return
 	}

@@ -43,12 +43,21 @@ func (v *visit) describe(facts *talos.Facts) {
 	if facts.NodeName != "" {
 		status.NodeName = facts.NodeName
 	}
-	if len(facts.Addresses) > 0 {
+	if len(facts.Addresses) > 0 && !sameAddresses(status.Addresses, facts.Addresses) {
 		status.Addresses = facts.Addresses
 	}
 	if facts.Inventory != nil {
 		status.Inventory = facts.Inventory
 	}
+}
+
+// sameAddresses tells whether a machine has the addresses that are known, in whatever order: the first is the one to dial,
+// and it stays while the machine has it.
+func sameAddresses(known, now []string) bool {
+	a, b := slices.Clone(known), slices.Clone(now)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
 }
 
 // compare reads the running configuration and holds it against the one that was sent; it says whether to go on.
