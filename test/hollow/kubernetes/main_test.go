@@ -127,6 +127,10 @@ func newBox(t *testing.T, factory *kubernetes.Factory, name, address string, cfg
 func (b *box) boot(t *testing.T) {
 	t.Helper()
 
+	b.mu.Lock()
+	b.status = workload.Status{}
+	b.mu.Unlock()
+
 	b.boots++
 	b.machine.BootID = fmt.Sprintf("00000000-0000-4000-8000-%012d", b.boots)
 

@@ -262,7 +262,7 @@ func (n *node) Stop(ctx context.Context, kill bool) {
 		if kill && n.controlPlane() {
 			// A power cut is the same moment for everything.
 			n.plane.stopPrograms(ctx, true)
-			n.member.Stop(ctx, true)
+			n.member.Close(ctx, true)
 		}
 
 		n.kubelet.stop(ctx, kill)
@@ -272,7 +272,7 @@ func (n *node) Stop(ctx context.Context, kill bool) {
 		if n.controlPlane() {
 			n.plane.stopPrograms(ctx, kill)
 			n.plane.close()
-			n.member.Stop(ctx, kill)
+			n.member.Close(ctx, kill)
 			n.options.Discovery.fallSilent(n.machine.Config.Cluster().ID(), n.machine.Name)
 		}
 

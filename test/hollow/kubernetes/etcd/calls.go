@@ -106,7 +106,7 @@ func (m *Member) Leave(ctx context.Context) error {
 		return fmt.Errorf("failed to leave cluster: %w", err)
 	}
 
-	m.Stop(ctx, false)
+	m.Stop(ctx)
 
 	if err = os.RemoveAll(m.options.DataDir); err != nil {
 		return fmt.Errorf("failed to leave cluster: failed to remove %s: %w", m.options.DataDir, err)

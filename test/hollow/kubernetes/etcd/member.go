@@ -72,6 +72,7 @@ type Member struct {
 	// control serializes starts, stops and bootstraps.
 	control sync.Mutex
 	current *run
+	closed  bool
 
 	mu    sync.Mutex
 	state State
@@ -110,14 +111,25 @@ func (m *Member) Start() {
 	m.control.Lock()
 	defer m.control.Unlock()
 
-	m.start(mode{})
+	if !m.closed {
+		m.start(mode{})
+	}
 }
 
-// Stop ends the service; with kill as a power cut does.
-func (m *Member) Stop(ctx context.Context, kill bool) {
+// Stop ends the service; a bootstrap starts it again.
+func (m *Member) Stop(ctx context.Context) {
 	m.control.Lock()
 	defer m.control.Unlock()
 
+	m.stop(ctx, false)
+}
+
+// Close ends the service for this boot; with kill as a power cut does.
+func (m *Member) Close(ctx context.Context, kill bool) {
+	m.control.Lock()
+	defer m.control.Unlock()
+
+	m.closed = true
 	m.stop(ctx, kill)
 }
 
@@ -138,6 +150,10 @@ func (m *Member) Bootstrap(ctx context.Context, request *machine.BootstrapReques
 
 	m.control.Lock()
 	defer m.control.Unlock()
+
+	if m.closed {
+		return status.Error(codes.Unavailable, "the node is going down")
+	}
 
 	m.stop(ctx, false)
 	m.update(func(s *State) { s.Phase, s.Message = PhaseFinished, "Bootstrap requested" })

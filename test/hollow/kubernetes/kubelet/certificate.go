@@ -33,6 +33,9 @@ const (
 	certificateFile = "kubelet-client-current.pem"
 	// requestPatience is how long a certificate request may wait for its signature before it is made anew.
 	requestPatience = 15 * time.Minute
+	// signedFirst and signedLongest pace the looks whether it is signed.
+	signedFirst   = 200 * time.Millisecond
+	signedLongest = 3 * time.Second
 )
 
 // certificate is the node's client certificate, read by handshakes and replaced by rotations.
@@ -129,19 +132,20 @@ func (k *Kubelet) bootstrap(ctx context.Context) (found bool, err error) {
 		return false, fmt.Errorf("make bootstrap client of node %s: %w", k.options.NodeName, err)
 	}
 
-	ticker := time.NewTicker(retryFirst / 2)
-	defer ticker.Stop()
-
-	for {
+	// When a whole fleet asks at once, the signer needs a while; asking ever more often doesn't help it.
+	for pause := signedFirst; ; pause = min(2*pause, signedLongest) {
 		if found, err = k.request(ctx, client); err != nil || found {
 			return found, err
 		}
 
+		timer := time.NewTimer(pause)
+
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			// The request stays; the next round looks at it again.
 			return false, fmt.Errorf("wait for the certificate request of node %s to be signed: %w", k.options.NodeName, ctx.Err())
-		case <-ticker.C:
+		case <-timer.C:
 		}
 	}
 }

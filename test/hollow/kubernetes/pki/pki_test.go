@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/siderolabs/crypto/x509"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"maesh.dev/ichor/test/hollow/kubernetes/configtest"
@@ -187,15 +188,21 @@ func TestAcceptedCAsAreJoinedOnce(t *testing.T) {
 	cluster := configtest.New(t, "https://127.0.20.1:6443").ControlPlane(t).Cluster()
 	other := configtest.New(t, "https://127.0.20.1:6443").ControlPlane(t).Cluster()
 
-	accepted := append(cluster.AcceptedCAs(), other.AcceptedCAs()...)
-	bundle := pki.Bundle(accepted, cluster.IssuingCA())
+	issuing := &x509.PEMEncodedCertificate{Crt: cluster.IssuingCA().Crt}
+	retired := &x509.PEMEncodedCertificate{Crt: other.IssuingCA().Crt}
 
-	if got := strings.Count(string(bundle), "BEGIN CERTIFICATE"); got != len(accepted)+1 {
-		t.Errorf("certificates in the bundle: got %d, want %d", got, len(accepted)+1)
-	}
-
-	repeated := pki.Bundle(nil, cluster.IssuingCA())
-	if diff := cmp.Diff(string(repeated), string(pki.Bundle(nil, cluster.IssuingCA()))); diff != "" {
-		t.Errorf("the same CA again (-want +got):\n%s", diff)
+	for _, test := range []struct {
+		name     string
+		accepted []*x509.PEMEncodedCertificate
+		want     int
+	}{
+		{"the issuing CA alone", nil, 1},
+		{"the issuing CA is accepted, too", []*x509.PEMEncodedCertificate{issuing}, 1},
+		{"an old CA beside it", []*x509.PEMEncodedCertificate{retired, issuing, retired}, 2},
+	} {
+		bundle := pki.Bundle(test.accepted, cluster.IssuingCA())
+		if got := strings.Count(string(bundle), "BEGIN CERTIFICATE"); got != test.want {
+			t.Errorf("%s: got %d certificates, want %d", test.name, got, test.want)
+		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -160,7 +162,7 @@ func (c *Child) runOnce() error {
 	defer output.Close() //nolint:errcheck // the child has its own descriptor
 
 	cmd := exec.Command(c.spec.Path, c.spec.Args...)
-	cmd.Env = append(os.Environ(), c.spec.Env...)
+	cmd.Env = append(inherited(), c.spec.Env...)
 	cmd.Stdout = output
 	cmd.Stderr = output
 	cmd.SysProcAttr = attributes()
@@ -185,6 +187,11 @@ func (c *Child) runOnce() error {
 	}
 
 	return fmt.Errorf("%s (pid %d): %w", c.spec.Name, pid, err)
+}
+
+// inherited is the environment of this process without what etcd would take for flags.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "ETCD_") })
 }
 
 // begin starts cmd unless the child was stopped; both are decided under one lock so that no start can slip past a stop.
