@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/client/clientset/versioned"
+	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
+	listers "maesh.dev/ichor/pkg/client/listers/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/talos"
+)
+
+// Credentials give access to a cluster's configured nodes.
+type Credentials interface {
+	CredentialsFor(ctx context.Context, clusterName string) (talos.Credentials, error)
+}
+
+// Options bound what the search for machines does. The zero value of each means its default.
+type Options struct {
+	// Concurrency is how many addresses are looked at at a time. Default 256.
+	Concurrency int
+	// Rate is how many addresses a second are looked at, over all clusters. Default 500: a /24 in half a second, a /16 in
+	// little more than two minutes.
+	Rate rate.Limit
+	// Reads is how many machines are read at a time. Default 16.
+	Reads int
+	// ReadTimeout bounds the reading of one machine. Default 30s.
+	ReadTimeout time.Duration
+	// ProgressInterval is the time between two writes of a running scan's progress. Default 5s.
+	ProgressInterval time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	return Options{
+		Concurrency:      cmp.Or(max(o.Concurrency, 0), 256),
+		Rate:             cmp.Or(max(o.Rate, 0), 500),
+		Reads:            cmp.Or(max(o.Reads, 0), 16),
+		ReadTimeout:      cmp.Or(max(o.ReadTimeout, 0), 30*time.Second),
+		ProgressInterval: cmp.Or(max(o.ProgressInterval, 0), 5*time.Second),
+	}
+}
+
+// Config is what the controller works with.
+type Config struct {
+	Client      versioned.Interface
+	Machines    informers.TalosMachineInformer
+	Clusters    informers.TalosClusterInformer
+	Dialer      talos.Dialer
+	Prober      talos.Prober
+	Credentials Credentials
+	Recorder    record.EventRecorder
+	// Clock is the real one if nil.
+	Clock   clock.WithTicker
+	Options Options
+}
+
+// Controller looks for machines.
+type Controller struct {
+	Config
+	machines listers.TalosMachineLister
+	clusters listers.TalosClusterLister
+	store    *store
+	limiter  *rate.Limiter
+	reads    chan struct{}
+	patience patience
+
+	// recording is held while it is decided which machine is which.
+	recording sync.Mutex
+
+	mu     sync.Mutex
+	states map[string]*state
+
+	clusterQueue, machineQueue workqueue.TypedRateLimitingInterface[string]
+	synced                     []cache.InformerSynced
+}
+
+// New makes a controller and registers it with its informers.
+func New(config Config) (*Controller, error) {
+	if config.Client == nil || config.Machines == nil || config.Clusters == nil || config.Dialer == nil || config.Prober == nil ||
+		config.Credentials == nil || config.Recorder == nil {
+		return nil, errors.New("make the discovery controller: client, informers, dialer, prober, credentials and recorder are all needed")
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	config.Options = config.Options.withDefaults()
+	c := &Controller{
+		Config:       config,
+		machines:     config.Machines.Lister(),
+		clusters:     config.Clusters.Lister(),
+		limiter:      rate.NewLimiter(config.Options.Rate, config.Options.Concurrency),
+		reads:        make(chan struct{}, config.Options.Reads),
+		states:       map[string]*state{},
+		clusterQueue: newQueue("discovery-clusters", config.Clock),
+		machineQueue: newQueue("discovery-machines", config.Clock),
+	}
+	c.store = &store{client: config.Client, machines: c.machines, now: config.Clock.Now, recent: map[types.UID]written{}}
+	for _, each := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{config.Clusters.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: c.clusterChanged, UpdateFunc: func(_, now any) { c.clusterChanged(now) }, DeleteFunc: c.clusterGone,
+		}},
+		{config.Machines.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: c.machineChanged, UpdateFunc: func(_, now any) { c.machineChanged(now) }, DeleteFunc: c.machineGone,
+		}},
+	} {
+		registration, err := each.informer.AddEventHandler(each.handler)
+		if err != nil {
+			return nil, fmt.Errorf("watch for the discovery controller: %w", err)
+		}
+		c.synced = append(c.synced, registration.HasSynced)
+	}
+	return c, nil
+}
+
+func newQueue(name string, clock clock.WithTicker) workqueue.TypedRateLimitingInterface[string] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock},
+	)
+}
+
+func (c *Controller) clusterChanged(object any) {
+	if cluster, ok := object.(*v1alpha1.TalosCluster); ok {
+		c.stopOutdated(cluster.Name, cluster)
+		c.clusterQueue.Add(cluster.Name)
+	}
+}
+
+func (c *Controller) clusterGone(object any) {
+	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		c.stopOutdated(name, nil)
+		c.clusterQueue.Add(name)
+	}
+}
+
+func (c *Controller) machineChanged(object any) {
+	if m, ok := object.(*v1alpha1.TalosMachine); ok && waits(m) {
+		c.machineQueue.Add(m.Name)
+	}
+}
+
+// machineGone looks again where a machine was whose object went, and at the machines that were in doubt beside it.
+func (c *Controller) machineGone(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	m, ok := object.(*v1alpha1.TalosMachine)
+	if !ok {
+		return
+	}
+	c.store.forget(m.UID)
+	var addresses []netip.Addr
+	for _, text := range m.Status.Addresses {
+		if address, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	if cluster, err := c.clusters.Get(m.Spec.ClusterRef.Name); err == nil {
+		planned := slices.DeleteFunc(addresses, func(address netip.Addr) bool { return !inScope(cluster.Spec.Discovery, address) })
+		c.again(cluster.Name, 0, planned...)
+		c.clusterQueue.Add(cluster.Name)
+	}
+	machines, err := c.machines.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, other := range machines {
+		if waits(other) {
+			c.machineQueue.Add(other.Name)
+		}
+	}
+}
+
+// Run works until ctx ends, and returns when every goroutine of it has stopped.
+func (c *Controller) Run(ctx context.Context, workers int) error {
+	defer c.clusterQueue.ShutDown()
+	defer c.machineQueue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return fmt.Errorf("fill the discovery controller's caches: %w", context.Cause(ctx))
+	}
+	var running sync.WaitGroup
+	for range max(workers, 1) {
+		running.Go(func() { c.work(ctx, c.clusterQueue, c.reconcileCluster) })
+		running.Go(func() {
+			c.work(ctx, c.machineQueue, func(ctx context.Context, name string) (time.Duration, error) {
+				return 0, c.reconcileMachine(ctx, name)
+			})
+		})
+	}
+	<-ctx.Done()
+	c.clusterQueue.ShutDown()
+	c.machineQueue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+func (c *Controller) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], reconcile func(context.Context, string) (time.Duration, error)) {
+	for {
+		name, quit := queue.Get()
+		if quit {
+			return
+		}
+		if ctx.Err() == nil {
+			workOn(ctx, queue, name, reconcile)
+		}
+		queue.Done(name)
+	}
+}
+
+func workOn(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], name string, reconcile func(context.Context, string) (time.Duration, error)) {
+	after, err := reconcile(ctx, name)
+	switch {
+	case err == nil:
+		queue.Forget(name)
+		if after > 0 {
+			queue.AddAfter(name, after)
+		}
+	case ctx.Err() != nil:
+	case apierrors.IsConflict(err):
+		queue.Forget(name)
+		queue.AddAfter(name, time.Second)
+	default:
+		klog.FromContext(ctx).Error(err, "discovery: trying again", "name", name)
+		queue.AddRateLimited(name)
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+)
+
+// maxHosts is how many odd hosts a status lists.
+const maxHosts = 256
+
+// finding is what one address turned out to be.
+type finding struct {
+	class v1alpha1.HostClass
+	// odd is set where a person should hear of the address, with words.
+	odd string
+	// machine is the object that the address belongs to; empty if there is none.
+	machine string
+	// unread is true for a machine in maintenance mode that told too little to be entered.
+	unread bool
+}
+
+// results gather what a scan finds. Addresses finish in any order; the cursor is the first that hasn't, so that a scan
+// that was cut off carries on without a gap.
+type results struct {
+	plan plan
+	// first is where this run began; addresses before it were looked at by an earlier one, which found before.
+	first  int
+	before v1alpha1.DiscoveryStatus
+
+	mu     sync.Mutex
+	found  []finding // by index; its class is empty while the address wasn't looked at
+	cursor int
+	index  map[netip.Addr]int
+	seen   map[string]bool // objects of machines that answered
+}
+
+// newResults begins a scan, at the cursor of a status if that can be carried on.
+func newResults(p plan, resume *v1alpha1.DiscoveryStatus) *results {
+	r := &results{plan: p, found: make([]finding, len(p.addresses)), index: make(map[netip.Addr]int, len(p.addresses)), seen: map[string]bool{}}
+	for i, address := range p.addresses {
+		r.index[address] = i
+	}
+	if resume == nil {
+		return r
+	}
+	address, err := netip.ParseAddr(resume.Cursor)
+	at, known := r.index[address]
+	if err == nil && known && int(resume.Total) == len(p.addresses) && int(resume.Done) == at {
+		r.first, r.cursor, r.before = at, at, *resume
+	}
+	return r
+}
+
+// add notes what was found at the i-th address.
+func (r *results) add(i int, found finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found[i] = found
+	for r.cursor < len(r.found) && r.found[r.cursor].class != "" {
+		r.cursor++
+	}
+	if found.machine != "" {
+		r.seen[found.machine] = true
+	}
+}
+
+// at is what this run found at an address; nothing if it didn't look there. The lock is held.
+func (r *results) at(text string) finding {
+	address, err := netip.ParseAddr(text)
+	if i, planned := r.index[address]; err == nil && planned {
+		return r.found[i]
+	}
+	return finding{}
+}
+
+// silent tells whether nothing answered at an address in this run.
+func (r *results) silent(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at(text).class == v1alpha1.HostUnreachable
+}
+
+// missing tells whether a machine ought to have been met in this run, and wasn't.
+func (r *results) missing(m *v1alpha1.TalosMachine) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[m.Name] || len(m.Status.Addresses) == 0 {
+		return false
+	}
+	if slices.ContainsFunc(m.Status.Addresses, func(text string) bool { return r.at(text).unread }) {
+		return false
+	}
+	return r.first == 0 || r.at(m.Status.Addresses[0]).class != ""
+}
+
+// left is the number of addresses that this run is to look at.
+func (r *results) left() int { return len(r.plan.addresses) - r.first }
+
+// unread are the addresses of machines that told too little.
+func (r *results) unread() []netip.Addr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []netip.Addr
+	for i, found := range r.found {
+		if found.unread {
+			out = append(out, r.plan.addresses[i])
+		}
+	}
+	return out
+}
+
+// progress writes how far the scan got: what was found before the cursor, where it can be carried on. What is beyond is
+// looked at again, so it doesn't count.
+func (r *results) progress(status *v1alpha1.DiscoveryStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write(status)
+	status.Phase = v1alpha1.DiscoveryScanning
+	status.Cursor = ""
+	if r.cursor < len(r.plan.addresses) {
+		status.Cursor = r.plan.addresses[r.cursor].String()
+	}
+}
+
+// finish writes the outcome.
+func (r *results) finish(status *v1alpha1.DiscoveryStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write(status)
+	status.Phase = v1alpha1.DiscoveryIdle
+	status.Cursor = ""
+}
+
+func (r *results) write(status *v1alpha1.DiscoveryStatus) {
+	counts := map[v1alpha1.HostClass]int32{}
+	hosts := slices.Clone(r.before.Hosts)
+	for i := r.first; i < r.cursor; i++ {
+		found := r.found[i]
+		counts[found.class]++
+		if found.odd != "" {
+			hosts = append(hosts, v1alpha1.DiscoveredHost{Address: r.plan.addresses[i].String(), Class: found.class, Message: found.odd})
+		}
+	}
+	status.Total = int32(len(r.plan.addresses))
+	status.Done = int32(r.cursor)
+	status.Maintenance = r.before.Maintenance + counts[v1alpha1.HostMaintenance]
+	status.AlreadyConfigured = r.before.AlreadyConfigured + counts[v1alpha1.HostAlreadyConfigured] + counts[v1alpha1.HostOursUnknown]
+	status.NotTalos = r.before.NotTalos + counts[v1alpha1.HostNotTalos]
+	status.Unreachable = r.before.Unreachable + counts[v1alpha1.HostUnreachable]
+	status.Hosts = listed(hosts)
+}
+
+// urgency orders classes by how much a person should hear of them, for when not all fit.
+var urgency = map[v1alpha1.HostClass]int{
+	v1alpha1.HostMaintenance: 0, v1alpha1.HostOursUnknown: 1, v1alpha1.HostUnreachable: 2, v1alpha1.HostAlreadyConfigured: 3, v1alpha1.HostNotTalos: 4,
+}
+
+// listed are the hosts that a status has room for, by address.
+func listed(hosts []v1alpha1.DiscoveredHost) []v1alpha1.DiscoveredHost {
+	if len(hosts) == 0 {
+		return nil
+	}
+	hosts = slices.Clone(hosts)
+	byAddress := func(a, b v1alpha1.DiscoveredHost) int {
+		x, _ := netip.ParseAddr(a.Address)
+		y, _ := netip.ParseAddr(b.Address)
+		return x.Compare(y)
+	}
+	slices.SortFunc(hosts, func(a, b v1alpha1.DiscoveredHost) int {
+		return cmp.Or(cmp.Compare(urgency[a.Class], urgency[b.Class]), byAddress(a, b))
+	})
+	hosts = hosts[:min(len(hosts), maxHosts)]
+	slices.SortFunc(hosts, byAddress)
+	return slices.CompactFunc(hosts, func(a, b v1alpha1.DiscoveredHost) bool { return a.Address == b.Address })
+}
