@@ -85,6 +85,10 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		return nil, err
 	}
 	defer r.journal.close()
+	return r.run(ctx)
+}
+
+func (r *run) run(ctx context.Context) (*Result, error) {
 	access := Access{}
 	for _, step := range []struct {
 		name Step

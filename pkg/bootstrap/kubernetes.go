@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/secretsbundle"
 	"maesh.dev/ichor/pkg/talos"
@@ -38,20 +39,16 @@ func (r *run) openKubernetes(ctx context.Context) (Access, error) {
 	if err != nil {
 		return access, err
 	}
-	config, err := kube.FromKubeconfig(access.Kubeconfig)
+	clients, err := r.connect(access.Kubeconfig)
 	if err != nil {
 		return access, err
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return access, fmt.Errorf("make a client for the new cluster: %w", err)
-	}
 	var etcd secretsbundle.ClientPair
 	err = r.poll(ctx, func(ctx context.Context) (bool, string, error) {
-		if err := kube.Ready(ctx, client); err != nil {
+		if err := clients.ready(ctx); err != nil {
 			return false, err.Error(), nil
 		}
-		if etcd, err = r.seed(ctx, client); err != nil && !isFinal(err) {
+		if etcd, err = r.seed(ctx, clients.kubernetes); err != nil && !isFinal(err) {
 			return false, err.Error(), nil
 		}
 		return err == nil, "", err
@@ -63,6 +60,30 @@ func (r *run) openKubernetes(ctx context.Context) (Access, error) {
 	access.EtcdCA, access.EtcdCert, access.EtcdKey = etcd.CA, etcd.Certificate, etcd.Key
 	access.TalosConfig, err = r.bundle.TalosConfig(r.now(), r.cluster.Name, []string{r.reached.String()}, role.Admin, adminTTL)
 	return access, err
+}
+
+// clients reach the new cluster as its administrator.
+type clients struct {
+	kubernetes kubernetes.Interface
+	ichor      versioned.Interface
+	// ready asks whether the Kubernetes API is ready to serve.
+	ready func(context.Context) error
+}
+
+func connect(kubeconfig []byte) (*clients, error) {
+	config, err := kube.FromKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the new cluster: %w", err)
+	}
+	ichor, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for Ichor's API: %w", err)
+	}
+	return &clients{kubernetes: client, ichor: ichor, ready: func(ctx context.Context) error { return kube.Ready(ctx, client) }}, nil
 }
 
 // isFinal tells whether trying again can't help.

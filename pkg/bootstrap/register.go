@@ -12,24 +12,16 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/identity"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
-	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/talos"
 )
 
 // register enters the cluster and its first machine into Ichor's API, the machine as adopted and approved.
 func (r *run) register(ctx context.Context, access Access) error {
-	config, err := kube.FromKubeconfig(access.Kubeconfig)
+	clients, err := r.connect(access.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make a client for Ichor's API: %w", err)
-	}
-	return r.enter(ctx, client)
-}
-
-func (r *run) enter(ctx context.Context, client versioned.Interface) error {
+	client := clients.ichor
 	if err := r.retry(ctx, func(ctx context.Context) error { return r.ensureCluster(ctx, client) }); err != nil {
 		return err
 	}

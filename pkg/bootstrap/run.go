@@ -18,9 +18,6 @@ import (
 	"maesh.dev/ichor/pkg/talos"
 )
 
-// pollInterval is the time between two looks at a machine or an API that is on its way.
-const pollInterval = time.Second
-
 // run is one run: what was asked for, and what it learnt on the way.
 type run struct {
 	Config
@@ -36,7 +33,11 @@ type run struct {
 	lastTold   string
 	// applyWindow is how long after its intent a configuration may still be on its way to the machine.
 	applyWindow time.Duration
-	now         func() time.Time
+	// interval is the time between two looks at a machine or an API that is on its way.
+	interval time.Duration
+	now      func() time.Time
+	// connect makes the clients for the new cluster.
+	connect func(kubeconfig []byte) (*clients, error)
 }
 
 func prepare(config Config) (*run, error) {
@@ -55,7 +56,7 @@ func prepare(config Config) (*run, error) {
 	}
 	return &run{
 		Config: config, cluster: cluster, machine: machine, journal: journal,
-		applyWindow: 30 * time.Second, now: time.Now,
+		applyWindow: 30 * time.Second, interval: time.Second, now: time.Now, connect: connect,
 	}, nil
 }
 
@@ -99,7 +100,7 @@ func (r *run) tell(format string, arguments ...any) {
 // the error. A look that returns waiting tells why it isn't done yet.
 func (r *run) poll(ctx context.Context, look func(context.Context) (done bool, waiting string, err error)) error {
 	last := ""
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, r.interval, true, func(ctx context.Context) (bool, error) {
 		done, waiting, err := look(ctx)
 		if err == nil && !done && waiting != "" {
 			last = waiting
