@@ -106,3 +106,6 @@ func Wait(tb testing.TB, n *node.Node, condition func(node.Status) bool) node.St
 	}
 	return s
 }
+
+// Dir is the folder that the machines' folders are in.
+func (r *Rack) Dir() string { return r.dir }

@@ -228,7 +228,7 @@ func (a *api) open(ctx context.Context, mode string, address netip.AddrPort) err
 	a.mu.Unlock()
 	a.openMode, a.openAt = mode, address
 	a.boot.log.Info("Talos API open", "mode", mode, "address", address.String())
-	a.boot.node.notify()
+	a.boot.apidHealth(true)
 	return nil
 }
 
@@ -242,7 +242,9 @@ func (a *api) close(drain time.Duration) {
 	if server == nil {
 		return
 	}
-	a.boot.node.notify()
+	if a.boot.ctx.Err() == nil {
+		a.boot.apidHealth(false)
+	}
 	if drain > 0 {
 		drained := make(chan struct{})
 		go func() {

@@ -6,12 +6,15 @@ import (
 	"context"
 	"crypto/tls"
 	"testing"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"go.uber.org/goleak"
+
+	"maesh.dev/ichor/test/hollow/fleet"
 
 	"maesh.dev/ichor/test/hollow/hollowtest"
 	"maesh.dev/ichor/test/hollow/node"
@@ -74,3 +77,6 @@ func TestAMachineInMaintenanceShowsItsInventoryWithoutACertificate(t *testing.T)
 		t.Errorf("version %q, want %q", got, m.TalosVersion)
 	}
 }
+
+// hour is longer than any test.
+const hour = fleet.Duration(time.Hour)

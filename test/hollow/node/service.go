@@ -49,7 +49,24 @@ func (b *boot) startService(ctx context.Context, id string) {
 	if id == "machined" {
 		pid = 1
 	}
-	b.setService(ctx, service{id: id, state: stateRunning, message: "Started task " + id, health: "OK", running: true, healthy: true, pid: pid})
+	// apid is healthy once it listens.
+	healthy := id != "apid"
+	b.setService(ctx, service{id: id, state: stateRunning, message: "Started task " + id, health: "OK", running: true, healthy: healthy, pid: pid})
+}
+
+// apidHealth tells whether apid answers its health check, which is a connection to its own port.
+func (b *boot) apidHealth(listening bool) {
+	b.mu.Lock()
+	s, known := b.services["apid"]
+	s.healthy, s.health = listening, "OK"
+	if !listening {
+		s.health = "dial tcp 127.0.0.1:50000: connect: connection refused"
+	}
+	if known {
+		b.services["apid"] = s
+	}
+	b.mu.Unlock()
+	b.refresh()
 }
 
 // stopServices ends the services of a kind; Talos destroys their resources.
