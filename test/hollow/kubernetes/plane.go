@@ -342,7 +342,7 @@ func (p *plane) publish() {
 		}
 
 		pods = append(pods, workload.StaticPod{
-			Name: "kube-system/" + kubelet.MirrorName(component.Name, p.node.nodeName), Ready: running.ready,
+			Name: kubelet.MirrorName(component.Name, p.node.nodeName), Ready: running.ready,
 		})
 		list = append(list, kubelet.StaticPod{
 			Pod:   controlplane.StaticPod(running.component, p.versions[component.Name]),
