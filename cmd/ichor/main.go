@@ -4,6 +4,8 @@
 // kubectl-ichor too.
 package main
 
+//go:generate go run ./internal/reference/generate ../../docs/cli
+
 import (
 	"context"
 	"os"

@@ -94,7 +94,7 @@ func (o *rejectOptions) confirm(ctx context.Context, picked []*v1alpha1.TalosMac
 	for _, machine := range picked {
 		o.env.Infof("  %s  %s", machine.Name, screen.Model(machine.Status.Inventory))
 	}
-	yes, err := o.asker().Confirm(ctx, fmt.Sprintf("Reject %s?", screen.Plural(len(picked), "this machine", fmt.Sprintf("these %d machines", len(picked)))))
+	yes, err := o.asker().Confirm(ctx, fmt.Sprintf("Reject %s?", screen.Plural(len(picked), "machine", "machines")))
 	if err != nil {
 		return left(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"maesh.dev/ichor/cmd/ichor/internal/cli"
@@ -103,7 +104,11 @@ func fetchAll(ctx context.Context, client versioned.Interface, args []string) ([
 
 func (o *showOptions) show(machines []*v1alpha1.TalosMachine) error {
 	if o.print.Asked() {
-		return o.print.Print(o.env, asOne(machines), "")
+		object, err := asOne(machines)
+		if err != nil {
+			return err
+		}
+		return o.print.Print(o.env, object, "")
 	}
 	style := o.env.OutStyle()
 	for i, machine := range machines {
@@ -121,16 +126,23 @@ func (o *showOptions) show(machines []*v1alpha1.TalosMachine) error {
 	return nil
 }
 
-// asOne is the object itself, or a list of several.
-func asOne(machines []*v1alpha1.TalosMachine) runtime.Object {
+// asOne is the object itself, or a list of several; without types, because the printer of names takes no typed list.
+func asOne(machines []*v1alpha1.TalosMachine) (runtime.Object, error) {
 	if len(machines) == 1 {
-		return machines[0]
+		return machines[0], nil
 	}
-	list := &v1alpha1.TalosMachineList{}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("TalosMachineList"))
 	for _, machine := range machines {
-		list.Items = append(list.Items, *machine)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(machine)
+		if err != nil {
+			return nil, fmt.Errorf("print machine %s: %w", machine.Name, err)
+		}
+		item := unstructured.Unstructured{Object: content}
+		item.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("TalosMachine"))
+		list.Items = append(list.Items, item)
 	}
-	return list
+	return list, nil
 }
 
 func showAgain(env *cli.Env, names []string) string {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"maesh.dev/ichor/cmd/ichor/app"
@@ -69,8 +70,13 @@ func (s *Server) Call(t testing.TB, call Call, args ...string) Result {
 		Terminal:  call.Terminal,
 		Now:       func() time.Time { return Now },
 	}
-	words := append([]string{call.As}, args...)
-	words = append(words, "--kubeconfig", kubeconfig, "--server", s.URL)
+	words := []string{call.As}
+	connection := []string{"--kubeconfig", kubeconfig, "--server", s.URL}
+	// What is completed is the last word, and a completion's request is the first.
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		words, args = append(words, args[0]), args[1:]
+	}
+	words = append(append(words, connection...), args...)
 	code := app.Run(ctx, env, words)
 	return Result{Out: out.String(), Err: errOut.String(), Code: code}
 }

@@ -31,6 +31,10 @@ type Server struct {
 	URL string
 	// Refuse is asked before a write is taken; an error that isn't nil is answered instead.
 	Refuse func(request *http.Request, machine *v1alpha1.TalosMachine) *apierrors.StatusError
+	// Absent makes it a server on which Ichor isn't installed.
+	Absent bool
+	// BeforePatch is called before a patch is looked at.
+	BeforePatch func()
 	// Written is called after a write was stored, without the lock, so that it may write too.
 	Written func(object metav1.Object)
 
@@ -157,7 +161,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		answer(writer, http.StatusOK, metav1.APIGroupList{Groups: []metav1.APIGroup{{
 			Name: v1alpha1.GroupName, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: v1alpha1.SchemeGroupVersion.String(), Version: "v1alpha1"}},
 		}}})
-	case !strings.HasPrefix(request.URL.Path, prefix):
+	case !strings.HasPrefix(request.URL.Path, prefix) || s.Absent:
 		answer(writer, http.StatusNotFound, apierrors.NewNotFound(v1alpha1.Resource(""), "").Status())
 	case request.Method == http.MethodGet && request.URL.Query().Get("watch") != "":
 		s.watch(writer, request, parts[0])
@@ -297,6 +301,9 @@ func (s *Server) patch(writer http.ResponseWriter, request *http.Request, name s
 		answer(writer, http.StatusBadRequest, apierrors.NewBadRequest(err.Error()).Status())
 		return
 	}
+	if s.BeforePatch != nil {
+		s.BeforePatch()
+	}
 	s.mutex.Lock()
 	now := s.clusters[name]
 	var bound struct {
@@ -370,6 +377,10 @@ func (s *Server) watch(writer http.ResponseWriter, request *http.Request, resour
 }
 
 func answer(writer http.ResponseWriter, code int, body any) {
+	if status, ok := body.(metav1.Status); ok {
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		body = status
+	}
 	writer.Header().Set("Content-Type", "application/json")
 	writer.WriteHeader(code)
 	_ = json.NewEncoder(writer).Encode(body)

@@ -225,7 +225,11 @@ func observed(machine *v1alpha1.TalosMachine, now time.Time, style Style) []stri
 	if config := status.Config; config != nil && len(config.Drift) > 0 {
 		list.add("Drift", style.Wait(Plural(len(config.Drift), "field differs", "fields differ")))
 	}
-	list.add("First seen", Age(now, machine.CreationTimestamp.Time)+" ago")
+	seen := Unknown
+	if !machine.CreationTimestamp.IsZero() {
+		seen = Age(now, machine.CreationTimestamp.Time) + " ago"
+	}
+	list.add("First seen", seen)
 	return list.lines(style, gap)
 }
 
