@@ -22,9 +22,11 @@ type Options struct {
 	// HealthAddress serves /healthz, /readyz and /metrics; empty: not served.
 	HealthAddress string
 	// LeaderElect makes replicas take turns; off for one that runs alone.
-	LeaderElect                                 bool
-	LeaseDuration, RenewDeadline, RetryPeriod   time.Duration
-	MachineWorkers, ClusterWorkers, ScanWorkers int
+	LeaderElect                               bool
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	MachineWorkers, ClusterWorkers            int
+	// ScanConcurrency is how many addresses are looked at at a time, ScanRate how many a second.
+	ScanConcurrency, ScanRate int
 	// QPS and Burst bound the requests to the Kubernetes API.
 	QPS   float32
 	Burst int
@@ -33,16 +35,17 @@ type Options struct {
 // DefaultOptions are the options without any flag.
 func DefaultOptions() Options {
 	return Options{
-		HealthAddress:  ":8081",
-		LeaderElect:    true,
-		LeaseDuration:  15 * time.Second,
-		RenewDeadline:  10 * time.Second,
-		RetryPeriod:    2 * time.Second,
-		MachineWorkers: 32,
-		ClusterWorkers: 2,
-		ScanWorkers:    64,
-		QPS:            100,
-		Burst:          200,
+		HealthAddress:   ":8081",
+		LeaderElect:     true,
+		LeaseDuration:   15 * time.Second,
+		RenewDeadline:   10 * time.Second,
+		RetryPeriod:     2 * time.Second,
+		MachineWorkers:  32,
+		ClusterWorkers:  2,
+		ScanConcurrency: 256,
+		ScanRate:        500,
+		QPS:             100,
+		Burst:           200,
 	}
 }
 
@@ -56,7 +59,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "time between two tries to become the leader")
 	flags.IntVar(&o.MachineWorkers, "machine-workers", o.MachineWorkers, "machines that are worked on at a time")
 	flags.IntVar(&o.ClusterWorkers, "cluster-workers", o.ClusterWorkers, "clusters that are worked on at a time")
-	flags.IntVar(&o.ScanWorkers, "scan-workers", o.ScanWorkers, "addresses that are looked at at a time in the search for machines")
+	flags.IntVar(&o.ScanConcurrency, "scan-concurrency", o.ScanConcurrency, "addresses that are looked at at a time in the search for machines")
+	flags.IntVar(&o.ScanRate, "scan-rate", o.ScanRate, "addresses that are looked at a second in the search for machines")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests to the Kubernetes API a second")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the Kubernetes API at once")
 }
@@ -68,7 +72,7 @@ func (o *Options) Validate() error {
 		flag  string
 		value int
 	}{
-		{"machine-workers", o.MachineWorkers}, {"cluster-workers", o.ClusterWorkers}, {"scan-workers", o.ScanWorkers}, {"kube-api-burst", o.Burst},
+		{"machine-workers", o.MachineWorkers}, {"cluster-workers", o.ClusterWorkers}, {"scan-concurrency", o.ScanConcurrency}, {"scan-rate", o.ScanRate}, {"kube-api-burst", o.Burst},
 	} {
 		if each.value < 1 || each.value > 4096 {
 			errs = append(errs, fmt.Errorf("--%s: %d is not between 1 and 4096", each.flag, each.value))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
+	discoverycontroller "maesh.dev/ichor/controllers/discovery"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/scheme"
@@ -106,13 +108,21 @@ func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, di
 		return nil, err
 	}
 	cluster, err := clustercontroller.New(clustercontroller.Config{
-		Client: ichor, Kubernetes: kubernetes, Machines: machines, Clusters: clusters,
+		Client: ichor, Available: func(ctx context.Context) error { return kube.Ready(ctx, kubernetes) }, Machines: machines, Clusters: clusters,
 		Store: store, Credentials: credentials, Dialer: dialer, Recorder: p.recorder,
 	})
 	if err != nil {
 		return nil, err
 	}
+	discovery, err := discoverycontroller.New(discoverycontroller.Config{
+		Client: ichor, Machines: machines, Clusters: clusters, Dialer: dialer, Prober: prober, Credentials: credentials, Recorder: p.recorder,
+		Options: discoverycontroller.Options{Concurrency: options.ScanConcurrency, Rate: rate.Limit(options.ScanRate)},
+	})
+	if err != nil {
+		return nil, err
+	}
 	p.parts = []part{
+		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
 	}
