@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -15,7 +16,7 @@ import (
 // already. The call never goes to another node: that would make a second cluster.
 func (r *run) bootstrapEtcd(ctx context.Context) error {
 	return r.withNode(ctx, func(ctx context.Context, node talos.ConfiguredNode) (bool, string, error) {
-		if members, err := node.EtcdMembers(ctx); err == nil && len(members) > 0 {
+		if members, err := etcdMembers(ctx, node); err == nil && len(members) > 0 {
 			return true, "", r.recordEtcd(members)
 		}
 		if r.journal.Etcd.DoneAt != nil {
@@ -40,6 +41,16 @@ func (r *run) bootstrapEtcd(ctx context.Context) error {
 			return false, "", err
 		}
 	})
+}
+
+// membersTimeout bounds the question for members. A node whose etcd doesn't run yet gives no answer at all, while one
+// whose etcd runs answers at once.
+const membersTimeout = 3 * time.Second
+
+func etcdMembers(ctx context.Context, node talos.ConfiguredNode) ([]talos.EtcdMember, error) {
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+	return node.EtcdMembers(ctx)
 }
 
 // recordEtcd checks that the member list is what a bootstrap makes.
