@@ -5,6 +5,7 @@ package auditlog
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -26,7 +27,8 @@ func ByPolicy(text []byte) (Keep, error) {
 		if err := json.Unmarshal(line, &event); err != nil {
 			return true
 		}
-		return evaluator.EvaluatePolicyRule(attributes(&event)).Level != auditinternal.LevelNone
+		decided := evaluator.EvaluatePolicyRule(attributes(&event))
+		return decided.Level != auditinternal.LevelNone && !slices.Contains(decided.OmitStages, auditinternal.Stage(event.Stage))
 	}, nil
 }
 

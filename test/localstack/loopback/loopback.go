@@ -16,8 +16,8 @@ import (
 const (
 	// bits is the length of a range's prefix: 4,096 addresses.
 	bits = 20
-	// ranges is how many there are to choose from.
-	ranges = 200
+	// ranges is how many there are to choose from; tests of single hollow machines use 127.64.0.0 and up.
+	ranges = 40
 	// endpointHost and firstHost are places in a range: where the cluster's endpoint and the first machine are.
 	endpointHost, firstHost = 2, 11
 	// endpointPort is that of a cluster's endpoint. Source: api.md, default of spec.controlPlane.endpoint.port.
