@@ -169,6 +169,7 @@ func TestShowAndList(t *testing.T) {
 		{[]string{"cluster", "show"}, []string{"https://10.0.0.10:6443", "1 of 3 ready, 1 approved, at most 4", "1 voter, tolerates the loss of 0", "10.0.0.5  NotTalos  an SSH server", "ichor status"}},
 		{[]string{"cluster", "show", "prod", "-o", "name"}, []string{"taloscluster.ichor.maesh.dev/prod\n"}},
 		{[]string{"cluster", "list"}, []string{"NAME   PHASE\nprod"}},
+		{[]string{"cluster", "discovery", "list", "prod"}, []string{"Subnets    10.0.0.0/24"}},
 		{[]string{"cluster", "discovery", "list"}, []string{"Subnets    10.0.0.0/24", "3 in maintenance, 2 already configured"}},
 		{[]string{"cluster", "discovery", "list", "-o", "jsonpath={.spec.discovery.subnets[0].cidr}"}, []string{"10.0.0.0/24"}},
 	} {

@@ -96,6 +96,18 @@ func addClusterFlag(cmd *cobra.Command, env *cli.Env, cluster *string) {
 	_ = cmd.RegisterFlagCompletionFunc("cluster", lookup.CompleteClusters(env))
 }
 
+// named takes the cluster from a word instead of --cluster.
+func named(args []string, cluster *string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if *cluster != "" && *cluster != args[0] {
+		return cli.Usagef("two clusters are named, %s and --cluster %s", args[0], *cluster)
+	}
+	*cluster = args[0]
+	return nil
+}
+
 func (e *discoveryEdit) run(ctx context.Context, args []string) error {
 	for _, err := range []error{e.print.Check(), e.dryRun.Check()} {
 		if err != nil {

@@ -19,13 +19,17 @@ func newDiscoveryList(env *cli.Env) *cobra.Command {
 	print := output.NewObjects("")
 	var cluster string
 	cmd := &cobra.Command{
-		Use:     "list",
+		Use:     "list [CLUSTER]",
 		Aliases: []string{"ls"},
 		Short:   "Show where machines are looked for, and what was met",
 		Long: "Show where machines are looked for, and what the last scan met: machines in maintenance mode, machines that are configured already, " +
 			"and what isn't Talos. With -o it prints the cluster object.",
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:              cli.AtMost(1, "one cluster"),
+		ValidArgsFunction: lookup.CompleteClusters(env),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := named(args, &cluster); err != nil {
+				return err
+			}
 			if err := print.Check(); err != nil {
 				return err
 			}

@@ -33,14 +33,20 @@ type scanOptions struct {
 func newDiscoveryScan(env *cli.Env) *cobra.Command {
 	options := &scanOptions{env: env, print: output.NewObjects("scan requested")}
 	cmd := &cobra.Command{
-		Use:   "scan",
+		Use:   "scan [CLUSTER]",
 		Short: "Look for machines now",
 		Long:  "Look for machines now, without waiting for the interval. A scan that runs already is finished first.",
 		Example: cli.Examples(env, `
 			ichor cluster discovery scan --wait
 		`),
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return options.run(cmd.Context()) },
+		Args:              cli.AtMost(1, "one cluster"),
+		ValidArgsFunction: lookup.CompleteClusters(env),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := named(args, &options.cluster); err != nil {
+				return err
+			}
+			return options.run(cmd.Context())
+		},
 	}
 	addClusterFlag(cmd, env, &options.cluster)
 	options.wait.AddFlags(cmd, "the scan is over", scanTimeout)
