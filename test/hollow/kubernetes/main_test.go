@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"maesh.dev/ichor/test/hollow/kubernetes"
+	"maesh.dev/ichor/test/hollow/loopback"
 	"maesh.dev/ichor/test/hollow/workload"
 )
 
@@ -86,6 +87,29 @@ func newFactory(t *testing.T, change func(*kubernetes.Options)) *kubernetes.Fact
 	return factory
 }
 
+// claim takes loopback addresses that no other test uses.
+func claim(t *testing.T) *loopback.Block {
+	t.Helper()
+
+	block, err := loopback.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := block.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	return block
+}
+
+// endpoint is the API server at an address.
+func endpoint(address netip.Addr) string {
+	return "https://" + netip.AddrPortFrom(address, 6443).String()
+}
+
 // box is a machine under test: its disk survives boots.
 type box struct {
 	factory *kubernetes.Factory
@@ -99,12 +123,12 @@ type box struct {
 	history []workload.Status
 }
 
-func newBox(t *testing.T, factory *kubernetes.Factory, name, address string, cfg config.Provider) *box {
+func newBox(t *testing.T, factory *kubernetes.Factory, name string, address netip.Addr, cfg config.Provider) *box {
 	t.Helper()
 
 	dir := t.TempDir()
 	b := &box{factory: factory, machine: workload.Machine{
-		Name: name, Address: netip.MustParseAddr(address), Hostname: name, TalosVersion: "v1.13.9", Config: cfg,
+		Name: name, Address: address, Hostname: name, TalosVersion: "v1.13.9", Config: cfg,
 		EphemeralDir: filepath.Join(dir, "var"), LogDir: filepath.Join(dir, "logs"),
 		CPUs: 4, MemoryBytes: 8 << 30, MachineID: "0123456789abcdef0123456789abcdef",
 		SystemUUID: "4c4c4544-0051-3610-8052-b4c04f4c3132",
@@ -216,7 +240,7 @@ func (b *box) client(t *testing.T) (*clientset.Clientset, *rest.Config) {
 		t.Fatal(err)
 	}
 
-	restConfig.Host = "https://" + netip.AddrPortFrom(b.machine.Address, 6443).String()
+	restConfig.Host = endpoint(b.machine.Address)
 	restConfig.Timeout = patience(10 * time.Second)
 
 	httpClient, err := rest.HTTPClientFor(restConfig)

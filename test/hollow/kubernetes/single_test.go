@@ -45,9 +45,10 @@ cluster:
 
 // One story, for each chapter needs the cluster of the one before: starting another costs half a minute.
 func TestTheLifeOfASingleControlPlane(t *testing.T) {
-	cluster := configtest.New(t, "https://127.0.20.1:6443")
+	block := claim(t)
+	cluster := configtest.New(t, endpoint(block.Addr(1)))
 	factory := newFactory(t, func(o *kubernetes.Options) { o.LeaseEvery = 2 * time.Second })
-	cp := newBox(t, factory, "cp-1", "127.0.20.1", cluster.ControlPlane(t, inlineManifest))
+	cp := newBox(t, factory, "cp-1", block.Addr(1), cluster.ControlPlane(t, inlineManifest))
 
 	cp.boot(t)
 
@@ -82,7 +83,7 @@ func TestTheLifeOfASingleControlPlane(t *testing.T) {
 	t.Run("etcd answers as on Talos", func(t *testing.T) { etcdAnswers(t, cp) })
 
 	t.Run("a worker joins with the bootstrap token", func(t *testing.T) {
-		worker := newBox(t, factory, "worker-1", "127.0.20.2", cluster.Worker(t))
+		worker := newBox(t, factory, "worker-1", block.Addr(2), cluster.Worker(t))
 		worker.boot(t)
 		worker.wait(t, "up", isUp)
 
@@ -211,7 +212,7 @@ func nodeIsDressed(t *testing.T, cp *box) {
 	want := facts{
 		true, "cp-1",
 		[]corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}},
-		[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.20.1"}, {Type: corev1.NodeHostName, Address: "cp-1"}},
+		[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: cp.machine.Address.String()}, {Type: corev1.NodeHostName, Address: "cp-1"}},
 		"Talos (v1.13.9)", "v1.36.1", `["node-role.kubernetes.io/control-plane"]`, 4, 8,
 	}
 
@@ -226,7 +227,7 @@ func podsAreMirrored(t *testing.T, cp *box, configVersion, tag string) {
 	client, _ := cp.client(t)
 
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		want := []string{"Running", "True", tag, "127.0.20.1"}
+		want := []string{"Running", "True", tag, cp.machine.Address.String()}
 		if name == "kube-apiserver" {
 			want = append(want, configVersion)
 		}

@@ -30,13 +30,13 @@ cluster:
 `
 
 func TestThreeControlPlanes(t *testing.T) {
-	cluster := configtest.New(t, "https://127.0.21.1:6443")
+	block := claim(t)
+	cluster := configtest.New(t, endpoint(block.Addr(1)))
 	factory := newFactory(t, func(o *kubernetes.Options) { o.LeaseEvery = 2 * time.Second })
 
 	boxes := make([]*box, 3)
 	for i := range boxes {
-		name, address := fmt.Sprintf("cp-%d", i+1), fmt.Sprintf("127.0.21.%d", i+1)
-		boxes[i] = newBox(t, factory, name, address, cluster.ControlPlane(t, quickCluster))
+		boxes[i] = newBox(t, factory, fmt.Sprintf("cp-%d", i+1), block.Addr(i+1), cluster.ControlPlane(t, quickCluster))
 	}
 
 	first, second, third := boxes[0], boxes[1], boxes[2]

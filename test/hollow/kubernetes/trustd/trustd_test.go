@@ -25,15 +25,23 @@ import (
 	"maesh.dev/ichor/test/hollow/kubernetes/configtest"
 	"maesh.dev/ichor/test/hollow/kubernetes/pki"
 	"maesh.dev/ichor/test/hollow/kubernetes/trustd"
+	"maesh.dev/ichor/test/hollow/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The server is reached on its real port, so each test has an address of its own.
-func serve(t *testing.T, address string, cfg config.Provider) securityapi.SecurityServiceClient {
+// serve starts trustd on its real port, at an address that no other test uses.
+func serve(t *testing.T, cfg config.Provider) securityapi.SecurityServiceClient {
 	t.Helper()
 
-	node := pki.Identity{Hostname: "cp-1", Address: netip.MustParseAddr(address)}
+	block, err := loopback.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { block.Close() }) //nolint:errcheck // end of the test
+
+	node := pki.Identity{Hostname: "cp-1", Address: block.Addr(1)}
 
 	server, err := trustd.Start(t.Context(), node, func() config.Provider { return cfg })
 	if err != nil {
@@ -47,7 +55,7 @@ func serve(t *testing.T, address string, cfg config.Provider) securityapi.Securi
 		t.Fatal(err)
 	}
 
-	conn, err := grpc.NewClient(address+":50001", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+	conn, err := grpc.NewClient(netip.AddrPortFrom(node.Address, 50001).String(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		RootCAs: pool, MinVersion: tls.VersionTLS13,
 	})))
 	if err != nil {
@@ -75,7 +83,7 @@ func TestAWorkerGetsAServingCertificateWithoutRoles(t *testing.T) {
 	t.Parallel()
 
 	cfg := configtest.New(t, "https://127.0.29.1:6443").ControlPlane(t)
-	client := serve(t, "127.0.29.1", cfg)
+	client := serve(t, cfg)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -125,7 +133,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 
 	cfg := configtest.New(t, "https://127.0.29.2:6443").ControlPlane(t)
-	client := serve(t, "127.0.29.2", cfg)
+	client := serve(t, cfg)
 
 	for _, test := range []struct {
 		name, token string
