@@ -50,14 +50,15 @@ func ParseSize(s string) (Size, error) {
 	return Size(value.Num().Uint64()), nil
 }
 
-// String writes the size with the largest unit that needs no fraction.
+// String writes the size with the unit that needs no fraction and makes it shortest.
 func (s Size) String() string {
+	best := strconv.FormatUint(uint64(s), 10) + "B"
 	for _, u := range sizeUnits {
-		if s != 0 && uint64(s)%u.factor == 0 {
-			return strconv.FormatUint(uint64(s)/u.factor, 10) + u.suffix
+		if text := strconv.FormatUint(uint64(s)/u.factor, 10) + u.suffix; s != 0 && uint64(s)%u.factor == 0 && len(text) < len(best) {
+			best = text
 		}
 	}
-	return "0B"
+	return best
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -87,9 +87,14 @@ func (a *api) loop(ctx context.Context) {
 	ticker := time.NewTicker(certificateLife)
 	defer ticker.Stop()
 	var retry <-chan time.Time
+	// complaint is the last error that was logged: each is told once, however often it is met.
+	complaint := ""
 	for {
 		if err := a.reconcile(ctx); err != nil {
-			a.boot.log.Debug("API not ready", "error", err)
+			if text := err.Error(); text != complaint {
+				a.boot.log.Warn("the Talos API is not open yet", "error", err)
+				complaint = text
+			}
 			retry = time.After(trustdRetry)
 		}
 		select {
