@@ -84,16 +84,19 @@ func (v *visit) block(reason, message string, after time.Duration) {
 	v.after = after
 }
 
-// reachable moves the condition Reachable, with an event when it moves.
+// reachable moves the condition Reachable, with an event when it moves; but not for a machine on its way, whose reboots
+// are no news.
 func (v *visit) reachable(answers bool, message string) {
+	was, known := isTrue(v.m, v1alpha1.ConditionReachable), find(v.m, v1alpha1.ConditionReachable) != nil
+	newsworthy := known && was != answers && (v.m.Spec.Origin == v1alpha1.MachineAdopted || v.m.Status.Provisioning != nil && v.m.Status.Provisioning.ConvergedAt != nil)
 	if answers {
-		if !isTrue(v.m, v1alpha1.ConditionReachable) {
+		if newsworthy {
 			v.tell(corev1.EventTypeNormal, v1alpha1.ReasonAnswers, "%s", message)
 		}
 		setTrue(v.m, v1alpha1.ConditionReachable, v1alpha1.ReasonAnswers, message)
 		return
 	}
-	if isTrue(v.m, v1alpha1.ConditionReachable) {
+	if newsworthy {
 		v.tell(corev1.EventTypeWarning, v1alpha1.ReasonUnreachable, "%s", message)
 	}
 	setFalse(v.m, v1alpha1.ConditionReachable, v1alpha1.ReasonUnreachable, message)

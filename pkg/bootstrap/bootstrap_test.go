@@ -401,6 +401,20 @@ func TestEtcdIsNotBootstrappedTwice(t *testing.T) {
 	}
 }
 
+func TestEtcdDataOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.giveBundle()
+	s.machine.Do(func(state *talostest.State) {
+		state.BootstrapErr = status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	})
+	for range 2 {
+		if _, err := s.run(); err == nil || !strings.Contains(err.Error(), "knows of no bootstrap") {
+			t.Errorf("want a refusal, got %v", err)
+		}
+	}
+}
+
 func TestOneRunAtATime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,14 +15,19 @@ import (
 // call. A lost answer is resolved by asking the same node: its member list, or its refusal because there is data
 // already. The call never goes to another node: that would make a second cluster.
 func (r *run) bootstrapEtcd(ctx context.Context) error {
+	// Asking an etcd that isn't there takes long, so it is asked only where a call may have worked.
+	called := r.journal.Etcd.IntendedAt != nil
 	return r.withNode(ctx, func(ctx context.Context, node talos.ConfiguredNode) (bool, string, error) {
-		if members, err := etcdMembers(ctx, node); err == nil && len(members) > 0 {
-			return true, "", r.recordEtcd(members)
+		if called {
+			if members, err := etcdMembers(ctx, node); err == nil && len(members) > 0 {
+				return true, "", r.recordEtcd(members)
+			}
 		}
 		if r.journal.Etcd.DoneAt != nil {
 			return false, fmt.Sprintf("etcd was bootstrapped at %s and has not come up yet", r.journal.Etcd.DoneAt.Format("15:04:05")), nil
 		}
-		if r.journal.Etcd.IntendedAt == nil {
+		first := r.journal.Etcd.IntendedAt == nil
+		if first {
 			now := r.now()
 			r.journal.Etcd.IntendedAt = &now
 			if err := r.journal.save(); err != nil {
@@ -31,11 +36,17 @@ func (r *run) bootstrapEtcd(ctx context.Context) error {
 		}
 		err := node.Bootstrap(ctx)
 		switch {
+		case talos.IsAlreadyBootstrapped(err) && first:
+			r.journal.Etcd = etcdRecord{}
+			return false, "", errors.Join(r.journal.save(), errors.New("there is etcd data on the machine, but this journal knows of no bootstrap; use the state directory that it was bootstrapped from, or wipe the machine"))
 		case err == nil, talos.IsAlreadyBootstrapped(err):
 			now := r.now()
-			r.journal.Etcd.DoneAt = &now
+			called, r.journal.Etcd.DoneAt = true, &now
 			return false, "etcd is starting", r.journal.save()
-		case talos.IsNotYet(err), talos.IsLost(err):
+		case talos.IsNotYet(err):
+			return false, err.Error(), nil
+		case talos.IsLost(err):
+			called = true
 			return false, err.Error(), nil
 		default:
 			return false, "", err
@@ -53,11 +64,8 @@ func etcdMembers(ctx context.Context, node talos.ConfiguredNode) ([]talos.EtcdMe
 	return node.EtcdMembers(ctx)
 }
 
-// recordEtcd checks that the member list is what a bootstrap makes.
+// recordEtcd writes down that etcd runs.
 func (r *run) recordEtcd(members []talos.EtcdMember) error {
-	if r.journal.Etcd.IntendedAt == nil && r.journal.Etcd.DoneAt == nil {
-		return errors.New("etcd runs on the machine, but this journal knows of no bootstrap; use the state directory that it was bootstrapped from")
-	}
 	if r.journal.Etcd.DoneAt == nil {
 		now := r.now()
 		r.journal.Etcd.DoneAt = &now

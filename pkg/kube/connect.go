@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -45,9 +46,24 @@ const readyTimeout = 5 * time.Second
 func Ready(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	transport := client.Discovery().RESTClient()
-	if err := transport.Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return fmt.Errorf("the Kubernetes API is not ready: %w", err)
+	text, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Raw()
+	if err == nil {
+		return nil
 	}
-	return nil
+	if failed := failedChecks(string(text)); len(failed) > 0 {
+		return fmt.Errorf("the Kubernetes API is not ready: %s", strings.Join(failed, ", "))
+	}
+	return fmt.Errorf("the Kubernetes API is not ready: %w", err)
+}
+
+// failedChecks are the names of the checks that /readyz marks as failed, one a line: "[-]etcd failed: reason withheld".
+func failedChecks(text string) []string {
+	var failed []string
+	for line := range strings.Lines(text) {
+		if rest, found := strings.CutPrefix(line, "[-]"); found {
+			name, _, _ := strings.Cut(rest, " ")
+			failed = append(failed, strings.TrimSpace(name))
+		}
+	}
+	return failed
 }

@@ -93,3 +93,11 @@ func TestANodeIsDeletedOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsNotReady(t *testing.T) {
+	t.Parallel()
+	text := "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\nreadyz check failed\n"
+	if diff := cmp.Diff([]string{"etcd", "poststarthook/rbac/bootstrap-roles"}, failedChecks(text)); diff != "" {
+		t.Errorf("failed checks (-want +got):\n%s", diff)
+	}
+}
