@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,7 +116,7 @@ func TestProbe(t *testing.T) {
 		},
 		"a gRPC server that answers with 64 MiB": {
 			func(t *testing.T) uint16 { return floodingService(t, some) },
-			v1alpha1.HostNotTalos, "an HTTP/2 server that isn't Talos",
+			v1alpha1.HostNotTalos, "an HTTP/2 server that isn't Talos|an HTTP/2 server that doesn't answer", // the latter on a slow machine
 		},
 		"a peer that closes at once": {
 			func(t *testing.T) uint16 { return serve(t, func(net.Conn) {}) },
@@ -128,7 +130,7 @@ func TestProbe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := probe(t, tc.port(t))
-			if got.Class != tc.class || got.Message != tc.words {
+			if got.Class != tc.class || !slices.Contains(strings.Split(tc.words, "|"), got.Message) {
 				t.Errorf("got %s, %q; want %s, %q", got.Class, got.Message, tc.class, tc.words)
 			}
 			known := got.Class == v1alpha1.HostMaintenance || got.Class == v1alpha1.HostAlreadyConfigured
