@@ -2,6 +2,9 @@
 
 // Package control is the socket through which a person or a test tells a running hollow process to switch machines off,
 // wipe them or make them misbehave. It is for the machine room, so to speak: nothing of it can be seen from the Talos API.
+//
+// It speaks HTTP. GET /status shows all machines, GET /status/NAME and GET /applies/NAME one; every other command is
+// POST /COMMAND/NAME?arg=…&arg=…. An answer is JSON, an error a line of text with a fitting status code.
 package control
 
 import (
@@ -11,66 +14,56 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
 
 	"maesh.dev/ichor/test/hollow/host"
+	"maesh.dev/ichor/test/hollow/node"
 )
 
 const (
-	// requestLimit bounds what one request may be.
-	requestLimit = 64 << 10
-	// deadline bounds one exchange; a power cut waits for every child to end.
-	deadline = 2 * time.Minute
+	// readLimit bounds the time to read a request, answerLimit the whole exchange: a power cut waits for every child to end.
+	readLimit   = 10 * time.Second
+	answerLimit = 2 * time.Minute
+	// headerLimit bounds the bytes of a request's head, and with it the arguments.
+	headerLimit = 64 << 10
+	// closeLimit bounds the wait for exchanges in progress before their connections are cut.
+	closeLimit = 10 * time.Second
+	// pathLimit is the longest path of a socket that Linux takes (sun_path, with its final zero byte).
+	pathLimit = 107
 )
 
-// Request is one command for one machine; without a machine it is for all (status only).
-type Request struct {
-	Machine string   `json:"machine,omitempty"`
-	Command string   `json:"command"`
-	Args    []string `json:"args,omitempty"`
-}
-
-// Reply is the answer: a result or an error.
-type Reply struct {
-	Error  string          `json:"error,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"`
-}
-
-// Server answers on the socket.
-type Server struct {
-	host     *host.Host
-	listener net.Listener
-	work     sync.WaitGroup
-	cancel   context.CancelFunc
-}
-
-// Listen opens the socket, readable by its owner only, in place of one that a dead process left.
-func Listen(path string, h *host.Host) (*Server, error) {
+// Listen opens the socket, for its owner only, in place of one that a dead process left. Closing it removes the file.
+func Listen(path string) (net.Listener, error) {
+	if len(path) > pathLimit {
+		return nil, fmt.Errorf("control socket %s: the path has %d bytes, at most %d are possible; choose a shorter one", path, len(path), pathLimit)
+	}
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		cancel()
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		cancel()
 		return nil, errors.Join(fmt.Errorf("control socket: %w", err), listener.Close())
 	}
-	s := &Server{host: h, listener: listener, cancel: cancel}
-	s.work.Add(1)
-	go s.accept(ctx)
-	return s, nil
+	return listener, nil
 }
 
-// removeStale removes a socket that nobody listens on.
+// removeStale removes a socket that nobody listens on, and nothing else.
 func removeStale(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("control socket %s: the file exists and is no socket; remove it or choose another path", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -82,86 +75,138 @@ func removeStale(path string) error {
 	return nil
 }
 
-func (s *Server) accept(ctx context.Context) {
-	defer s.work.Done()
-	for {
-		c, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		s.work.Add(1)
-		go func() {
-			defer s.work.Done()
-			s.serve(ctx, c)
-		}()
-	}
+// Server answers on the socket.
+type Server struct {
+	http *http.Server
+	// done is closed when the server took its last connection; served says why and may be read afterwards.
+	done   chan struct{}
+	served error
+
+	mu     sync.Mutex
+	closed bool
+	// commands counts those in progress; it grows only while closed is false.
+	commands sync.WaitGroup
 }
 
-// serve answers one request per connection.
-func (s *Server) serve(ctx context.Context, c net.Conn) {
-	defer c.Close() //nolint:errcheck // the answer is out, or nobody wants it
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
-	defer stop()
-	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+// Serve answers for the machines of a host until Close. The listener is the server's from now on.
+func Serve(listener net.Listener, h *host.Host) *Server {
+	s := &Server{done: make(chan struct{})}
+	routes := Handler(h)
+	s.http = &http.Server{
+		ReadTimeout: readLimit, WriteTimeout: answerLimit, MaxHeaderBytes: headerLimit,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !s.enter() {
+				http.Error(w, "the machines are being ended", http.StatusServiceUnavailable)
+				return
+			}
+			defer s.commands.Done()
+			routes.ServeHTTP(w, r)
+		}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.served = fmt.Errorf("control socket: %w", err)
+		}
+	}()
+	return s
+}
+
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.commands.Add(1)
+	return true
+}
+
+// Close removes the socket and waits for the commands in progress, so that none switches a machine on afterwards.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("control socket: wait for commands in progress: %w", err), s.http.Close())
+	}
+	s.commands.Wait()
+	<-s.done
+	return errors.Join(err, s.served)
+}
+
+// Handler answers for the machines of a host.
+func Handler(h *host.Host) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, all(h)) })
+	mux.HandleFunc("/{command}/{machine}", func(w http.ResponseWriter, r *http.Request) { one(h, w, r) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, fmt.Sprintf("%s %s: no such path; GET /status, or /COMMAND/MACHINE with a command of\n%s", r.Method, r.URL.Path, Usage()), http.StatusNotFound)
+	})
+	return mux
+}
+
+func all(h *host.Host) []node.Status {
+	list := []node.Status{}
+	for _, name := range h.Names() {
+		if n, err := h.Node(name); err == nil { // a host never loses a machine
+			list = append(list, n.Status())
+		}
+	}
+	return list
+}
+
+// one runs a command for one machine.
+func one(h *host.Host, w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("command")
+	c, ok := commands[name]
+	if !ok {
+		http.Error(w, fmt.Sprintf("%q: no such command; there are\n%s", name, Usage()), http.StatusNotFound)
 		return
 	}
-	var request Request
-	reply := Reply{}
-	if err := json.NewDecoder(&limited{c, requestLimit}).Decode(&request); err != nil {
-		reply.Error = fmt.Sprintf("read the request: %v", err)
-	} else if result, err := s.do(request); err != nil {
-		reply.Error = err.Error()
-	} else if reply.Result, err = json.Marshal(result); err != nil {
-		reply.Error = err.Error()
+	method := http.MethodPost
+	if c.read {
+		method = http.MethodGet
 	}
-	_ = json.NewEncoder(c).Encode(reply) // a client that left does not read it
-}
-
-// limited ends a read that is too long.
-type limited struct {
-	net.Conn
-	left int
-}
-
-// Read implements io.Reader.
-func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, fmt.Errorf("more than %d bytes", requestLimit)
+	if r.Method != method {
+		w.Header().Set("Allow", method)
+		http.Error(w, fmt.Sprintf("%s: use %s instead of %s", name, method, r.Method), http.StatusMethodNotAllowed)
+		return
 	}
-	n, err := l.Conn.Read(p[:min(len(p), l.left)])
-	l.left -= n
-	return n, err
-}
-
-// Close ends the server and waits for what it does.
-func (s *Server) Close() error {
-	s.cancel()
-	err := s.listener.Close()
-	s.work.Wait()
-	return err
-}
-
-// Call sends one request to the socket of a running process and unpacks the result into out, which may be nil.
-func Call(ctx context.Context, path string, request Request, out any) error {
-	c, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	n, err := h.Node(r.PathValue("machine"))
 	if err != nil {
-		return fmt.Errorf("control socket %s: %w; is `hollow run` running with this state folder?", path, err)
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
 	}
-	defer c.Close() //nolint:errcheck // nothing more is read
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
-	defer stop()
-	if err := json.NewEncoder(c).Encode(request); err != nil {
-		return fmt.Errorf("control socket: send: %w", err)
+	args := r.URL.Query()["arg"]
+	if len(args) != len(c.args) {
+		http.Error(w, fmt.Sprintf("%s takes %d arguments %q, not %d", name, len(c.args), c.args, len(args)), http.StatusBadRequest)
+		return
 	}
-	var reply Reply
-	if err := json.NewDecoder(c).Decode(&reply); err != nil {
-		return fmt.Errorf("control socket: read the answer: %w", err)
+	result, err := c.run(n, args)
+	switch {
+	case errors.Is(err, errArgument):
+		http.Error(w, fmt.Sprintf("%s: %v", name, err), http.StatusBadRequest)
+	case err != nil:
+		http.Error(w, fmt.Sprintf("%s: %v", name, err), http.StatusInternalServerError)
+	default:
+		answer(w, result)
 	}
-	if reply.Error != "" {
-		return errors.New(reply.Error)
+}
+
+// answer sends a result; without one an empty object.
+func answer(w http.ResponseWriter, result any) {
+	if result == nil {
+		result = struct{}{}
 	}
-	if out == nil || len(reply.Result) == 0 {
-		return nil
+	data, err := json.Marshal(result)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
-	return json.Unmarshal(reply.Result, out)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(data, '\n')) // a client that left does not read it
 }

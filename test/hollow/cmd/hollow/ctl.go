@@ -3,8 +3,7 @@
 package main
 
 import (
-	"encoding/json"
-	"path/filepath"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -13,31 +12,33 @@ import (
 )
 
 func ctlCommand() *cobra.Command {
-	var state string
+	var socket string
 	c := &cobra.Command{
-		Use:   "ctl --state DIR [MACHINE COMMAND [ARGS]]",
-		Short: "Look at machines, switch them off and on, make them misbehave",
-		Long:  "Without a machine it shows the status of all. Commands:\n" + control.Usage(),
+		Use:     "ctl [--control SOCKET] COMMAND [MACHINE [ARGS]]",
+		Short:   "Look at machines, switch them off and on, make them misbehave",
+		Long:    "Commands (status without a machine shows all):\n" + control.Usage(),
+		Example: "  hollow ctl status\n  hollow ctl power-off hollow-002\n  hollow ctl slow hollow-002 3s",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := control.Request{Command: "status"}
-			switch {
-			case len(args) == 1:
-				request.Machine = args[0]
-			case len(args) > 1:
-				request = control.Request{Machine: args[0], Command: args[1], Args: args[2:]}
+			machine, rest := "", []string(nil)
+			if len(args) > 1 {
+				machine, rest = args[1], args[2:]
 			}
-			var result json.RawMessage
-			if err := control.Call(cmd.Context(), filepath.Join(state, socketName), request, &result); err != nil {
+			result, err := control.NewClient(socket).Do(cmd.Context(), args[0], machine, rest...)
+			if err != nil {
 				return err
 			}
 			text, err := yaml.JSONToYAML(result)
-			if err != nil || string(text) == "{}\n" {
-				return err
+			if err != nil {
+				return fmt.Errorf("show the answer: %w", err)
+			}
+			if string(text) == "{}\n" {
+				return nil
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
 	}
-	c.Flags().StringVar(&state, "state", ".local/hollow", "the state folder of the running process")
+	c.Flags().StringVar(&socket, "control", ".local/run/hollow.sock", "the `SOCKET` of the running process")
 	return c
 }

@@ -16,31 +16,28 @@ import (
 	"maesh.dev/ichor/test/hollow/control"
 	"maesh.dev/ichor/test/hollow/fleet"
 	"maesh.dev/ichor/test/hollow/host"
-	"maesh.dev/ichor/test/hollow/kubernetes"
-	"maesh.dev/ichor/test/hollow/workload"
+	"maesh.dev/ichor/test/hollow/host/programs"
 )
-
-// socketName is the control socket's in the state folder.
-const socketName = "control.sock"
 
 // runOptions are the flags of run.
 type runOptions struct {
-	fleetFile, state, kube string
-	fsync                  bool
-	verbose                bool
+	fleetFile, state, control, bin string
+	fsync, verbose                 bool
 }
 
 func runCommand() *cobra.Command {
 	o := &runOptions{}
 	c := &cobra.Command{
-		Use: "run --fleet FILE --state DIR [--kube PATH]", Short: "Host the machines of a fleet file until interrupted", Args: cobra.NoArgs,
+		Use: "run --fleet FILE --state DIR [--control SOCKET] [--bin DIR]", Args: cobra.NoArgs,
+		Short: "Host the machines of a fleet file until interrupted",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	c.Flags().StringVar(&o.fleetFile, "fleet", "", "the fleet file (required)")
-	c.Flags().StringVar(&o.state, "state", "", "folder for the machines' disks and the control socket (required)")
-	c.Flags().StringVar(&o.kube, "kube", "", "the executable with kube-apiserver and kube-controller-manager; without it machines get no Kubernetes")
+	c.Flags().StringVar(&o.state, "state", "", "folder for the machines' disks (required)")
+	c.Flags().StringVar(&o.control, "control", "", "the control `SOCKET` (default hollow.sock in the state folder)")
+	c.Flags().StringVar(&o.bin, "bin", "", "folder with the executable kube; without it machines get no Kubernetes")
 	c.Flags().BoolVar(&o.fsync, "fsync", false, "let etcd flush to disk")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	for _, name := range []string{"fleet", "state"} {
@@ -56,53 +53,47 @@ func (o *runOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.state, 0o700); err != nil {
+	state, err := filepath.Abs(o.state)
+	if err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return fmt.Errorf("state folder: %w", err)
 	}
-	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))
-	workloads, err := o.workloads(log)
+	options := host.Options{Fleet: f, Dir: state, Log: o.logger(errOut)}
+	if o.bin != "" {
+		options.Workload, err = programs.Workloads(programs.Options{BinDir: o.bin, Fsync: o.fsync, Log: options.Log})
+		if err != nil {
+			return err
+		}
+	}
+	socket := o.control
+	if socket == "" {
+		socket = filepath.Join(state, "hollow.sock")
+	}
+	// Whoever holds the socket may touch the folder, so it comes first.
+	listener, err := control.Listen(socket)
 	if err != nil {
 		return err
 	}
-	h, err := host.Start(host.Options{Fleet: f, Dir: o.state, Workload: workloads, Log: log})
+	h, err := host.Start(options)
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close())
 	}
+	// The machines end last: after the socket no command can switch one on again.
 	defer h.Close()
-	server, err := control.Listen(filepath.Join(o.state, socketName), h)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(out, "hosting %d machines; Ctrl-C ends them all\n", len(f.Machines)); err != nil {
+	server := control.Serve(listener, h)
+	if _, err := fmt.Fprintf(out, "hosting %d machines, controlled by %s; Ctrl-C ends them all\n", len(f.Machines), socket); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	<-ctx.Done()
 	return server.Close()
 }
 
-// workloads gives each machine a factory that fits its CNI setting; all share one discovery.
-func (o *runOptions) workloads(log *slog.Logger) (func(fleet.Machine) (workload.Factory, error), error) {
-	if o.kube == "" {
-		return nil, nil
+func (o *runOptions) logger(w io.Writer) *slog.Logger {
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
 	}
-	discovery := kubernetes.NewDiscovery()
-	byCNI := map[fleet.CNI]workload.Factory{}
-	for setting, cni := range map[fleet.CNI]kubernetes.CNI{fleet.CNIReady: kubernetes.CNIReady, fleet.CNIAbsent: kubernetes.CNIAbsent} {
-		factory, err := kubernetes.New(kubernetes.Options{Kube: o.kube, Discovery: discovery, CNI: cni, Fsync: o.fsync, Logger: log})
-		if err != nil {
-			return nil, err
-		}
-		byCNI[setting] = factory
-	}
-	return func(m fleet.Machine) (workload.Factory, error) {
-		factory, ok := byCNI[m.CNI]
-		if !ok {
-			return nil, fmt.Errorf("cni %q: no such setting", m.CNI)
-		}
-		return factory, nil
-	}, nil
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
