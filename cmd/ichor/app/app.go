@@ -6,17 +6,13 @@ package app
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"io"
+	"errors"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"maesh.dev/ichor/cmd/ichor/app/cluster"
@@ -54,6 +50,9 @@ func Run(ctx context.Context, env *cli.Env, args []string) int {
 	if ctx.Err() != nil && context.Cause(ctx) != nil && cli.Code(err) == cli.ExitFailed {
 		err = cli.WithCode(cli.ExitInterrupted, context.Cause(ctx))
 	}
+	if errors.Is(err, cli.ErrStopped) {
+		return cli.Code(err)
+	}
 	for i, line := range cli.Explain(err) {
 		if i == 0 {
 			line = "error: " + line
@@ -65,7 +64,7 @@ func Run(ctx context.Context, env *cli.Env, args []string) int {
 
 // NewCommand makes the root command.
 func NewCommand(env *cli.Env) *cobra.Command {
-	verbosity := newVerbosity(env.ErrOut)
+	verbosity := 0
 	root := &cobra.Command{
 		Use:   "ichor",
 		Short: "Manage Talos Linux clusters from Kubernetes",
@@ -78,7 +77,12 @@ explanations.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Args:              cobra.ArbitraryArgs,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return verbosity.apply() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if env.SetVerbosity == nil {
+				return nil
+			}
+			return env.SetVerbosity(verbosity)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return cli.UnknownCommand(cmd, args[0])
@@ -92,7 +96,7 @@ explanations.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usagef("%w; see `%s --help`", err, cmd.CommandPath())
 	})
-	addGlobalFlags(root.PersistentFlags(), env, verbosity)
+	addGlobalFlags(root.PersistentFlags(), env, &verbosity)
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Commands:"}, &cobra.Group{ID: "about", Title: "About this program:"})
 	for _, made := range []*cobra.Command{status.NewCommand(env), cluster.NewCommand(env), machine.NewCommand(env)} {
 		made.GroupID = "work"
@@ -109,7 +113,7 @@ explanations.`,
 	return root
 }
 
-func addGlobalFlags(flags *pflag.FlagSet, env *cli.Env, verbosity *verbosity) {
+func addGlobalFlags(flags *pflag.FlagSet, env *cli.Env, verbosity *int) {
 	config := genericclioptions.NewConfigFlags(true)
 	config.Namespace = nil   // everything of Ichor's is cluster-scoped
 	config.ClusterName = nil // --cluster is a TalosCluster here
@@ -121,30 +125,5 @@ func addGlobalFlags(flags *pflag.FlagSet, env *cli.Env, verbosity *verbosity) {
 	env.Config = config
 	config.AddFlags(flags)
 	flags.BoolVar(&env.Accessible, "accessible", false, "For screen readers: ask line by line and report line by line, without boxes and redraws.")
-	flags.IntVarP(&verbosity.level, "v", "v", 0, "How much to tell of the requests that are made: 6 and up show each.")
-}
-
-// verbosity is -v. klog is the one thing here that is global: client-go logs through it.
-type verbosity struct {
-	level int
-	out   io.Writer
-}
-
-func newVerbosity(out io.Writer) *verbosity { return &verbosity{out: out} }
-
-func (v *verbosity) apply() error {
-	set := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(set)
-	// Without -v client-go is silent: what a person needs to know of its troubles, the commands say themselves.
-	out := io.Discard
-	if v.level > 0 {
-		out = v.out
-	}
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "v": strconv.Itoa(v.level)} {
-		if err := set.Set(name, value); err != nil {
-			return fmt.Errorf("set log option %s: %w", name, err)
-		}
-	}
-	klog.SetOutput(out)
-	return nil
+	flags.IntVarP(verbosity, "v", "v", 0, "How much to tell of the requests that are made: 6 and up show each.")
 }

@@ -137,6 +137,9 @@ func (e *discoveryEdit) run(ctx context.Context, args []string) error {
 		}
 		e.env.Infof("%s %s", place.text, said)
 	}
+	if len(changed) == 0 {
+		return e.print.PrintUnchanged(e.env, result)
+	}
 	return e.print.Print(e.env, result, e.dryRun.Note())
 }
 

@@ -191,7 +191,7 @@ func (o *approveOptions) approve(ctx context.Context, plan plan) (*v1alpha1.Talo
 	}
 	if plan.unchanged {
 		o.env.Infof("%s is approved already%s; unchanged", screen.MachineTitle(plan.machine), approvedBy(plan.machine))
-		return plan.machine, nil
+		return plan.machine, o.print.PrintUnchanged(o.env, plan.machine)
 	}
 	if !plan.shown && !o.print.Asked() {
 		_, _ = fmt.Fprintln(o.env.ErrOut, screen.Summary(plan.machine, plan.decision, o.env.ErrStyle()))

@@ -3,6 +3,7 @@
 package machine_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -165,5 +166,29 @@ func TestResolve(t *testing.T) {
 				t.Errorf("resolution (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestListWatchEndsQuietlyWithCtrlC(t *testing.T) {
+	t.Parallel()
+	server := apitest.Start(t, apitest.Fleet()...)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	call := apitest.Call{Context: ctx, OnOut: func(soFar string) {
+		switch {
+		case strings.Contains(soFar, "Installing"):
+			cancel(cli.ErrInterrupted)
+		case strings.Contains(soFar, apitest.Doubtful): // the end of the list
+			machine := server.Machine(apitest.Pending)
+			machine.Status.Phase = v1alpha1.PhaseInstalling
+			server.Put(machine)
+		}
+	}}
+	result := server.Call(t, call, "machine", "list", "-w")
+	if result.Code != cli.ExitInterrupted || result.Err != "" {
+		t.Errorf("exit status %d, standard error %q; want 130 and nothing", result.Code, result.Err)
+	}
+	if want := apitest.Pending + "   Installing\n"; !strings.HasSuffix(result.Out, want) {
+		t.Errorf("standard output doesn't end with %q:\n%s", want, result.Out)
 	}
 }

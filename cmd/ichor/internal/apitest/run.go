@@ -30,8 +30,8 @@ type Call struct {
 	Typed    string
 	Terminal cli.Terminal
 	Context  context.Context
-	// OnErr sees standard error as it is written.
-	OnErr func(soFar string)
+	// OnOut and OnErr see standard output and standard error as they are written.
+	OnOut, OnErr func(soFar string)
 }
 
 // Person is a terminal with a person before it.
@@ -63,8 +63,7 @@ func (s *Server) Call(t testing.TB, call Call, args ...string) Result {
 	}
 	ctx, cancel := context.WithTimeout(call.Context, 30*time.Second)
 	defer cancel()
-	var out buffer
-	errOut := buffer{seen: call.OnErr}
+	out, errOut := buffer{seen: call.OnOut}, buffer{seen: call.OnErr}
 	env := &cli.Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(call.Typed), Out: &out, ErrOut: &errOut},
 		Terminal:  call.Terminal,

@@ -33,6 +33,8 @@ type Env struct {
 	Accessible bool
 	// Now is the clock.
 	Now func() time.Time
+	// SetVerbosity applies -v to the process' log; nil leaves it alone.
+	SetVerbosity func(level int) error
 }
 
 // Terminal tells which streams are terminals, and what the environment says about them.

@@ -24,6 +24,9 @@ const (
 // ErrInterrupted is the cause of a context that Ctrl-C ended.
 var ErrInterrupted = errors.New("interrupted")
 
+// ErrStopped ends a program that only printed until Ctrl-C: there is nothing to say about it.
+var ErrStopped = WithCode(ExitInterrupted, errors.New("stopped"))
+
 // exitError is an error that knows its exit status.
 type exitError struct {
 	code int

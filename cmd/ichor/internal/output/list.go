@@ -227,7 +227,7 @@ func (l *List) watch(ctx context.Context, client *rest.RESTClient, printer print
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return watchEnded(ctx)
 		case event, open := <-stream.ResultChan():
 			switch {
 			case !open:
@@ -245,7 +245,10 @@ func (l *List) watch(ctx context.Context, client *rest.RESTClient, printer print
 }
 
 func watchEnded(ctx context.Context) error {
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(context.Cause(ctx), cli.ErrInterrupted):
+		return cli.ErrStopped
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	return errors.New("the server ended the watch; start it again to carry on")

@@ -42,12 +42,18 @@ func (o *Objects) Check() error {
 
 // Print prints an object on standard output. Note is added to "TYPE/NAME verbed", for instance " (server dry run)".
 func (o *Objects) Print(env *cli.Env, object runtime.Object, note string) error {
-	flags := *o.flags
-	if note != "" {
-		named := *o.flags.NamePrintFlags
-		named.Operation += note
-		flags.NamePrintFlags = &named
-	}
+	return o.print(env, object, o.flags.NamePrintFlags.Operation+note)
+}
+
+// PrintUnchanged prints an object that there was nothing to do about.
+func (o *Objects) PrintUnchanged(env *cli.Env, object runtime.Object) error {
+	return o.print(env, object, "unchanged")
+}
+
+func (o *Objects) print(env *cli.Env, object runtime.Object, verbed string) error {
+	flags, named := *o.flags, *o.flags.NamePrintFlags
+	named.Operation = verbed
+	flags.NamePrintFlags = &named
 	printer, err := flags.ToPrinter()
 	if err != nil {
 		return err

@@ -43,6 +43,8 @@ func Next(machine *v1alpha1.TalosMachine, program string) Advice {
 		return Advice{Words: "compare the fingerprint with the machine's console, then approve it", Command: fmt.Sprintf("%s machine approve %s", program, machine.Name)}
 	case waits:
 		return unblock(machine, waiting, program)
+	case !IsReady(machine):
+		return Advice{Command: fmt.Sprintf("%s machine show %s --wait", program, machine.Name)}
 	default:
 		return Advice{}
 	}

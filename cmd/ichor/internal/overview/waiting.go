@@ -41,8 +41,8 @@ func WaitsFor(machine *v1alpha1.TalosMachine) (Waiting, bool) {
 	}
 	for _, milestone := range milestones {
 		condition := meta.FindStatusCondition(machine.Status.Conditions, milestone)
-		if condition == nil || condition.Status == metav1.ConditionTrue {
-			continue
+		if condition == nil || condition.Status == metav1.ConditionTrue || condition.Reason == v1alpha1.ReasonWaitingForApproval {
+			continue // the last is from before the approval, and the controller hasn't looked since
 		}
 		return waitingFor(condition), true
 	}

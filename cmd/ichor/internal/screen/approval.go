@@ -83,7 +83,11 @@ func Proof(machine *v1alpha1.TalosMachine) string {
 	if disk == nil {
 		return text
 	}
-	text += fmt.Sprintf(", Talos is installed on %s (%s)", disk.Device, DiskID(v1alpha1.DiskMatch{Serial: disk.Serial, WWID: disk.WWID}))
+	id := v1alpha1.DiskMatch{Serial: disk.Serial}
+	if disk.Serial == "" {
+		id.WWID = disk.WWID
+	}
+	text += fmt.Sprintf(", Talos is installed on %s (%s)", disk.Device, DiskID(id))
 	for _, decided := range machine.Spec.Disks {
 		if decided.Role == v1alpha1.DiskSystem && proposal.Matches(decided.Match, v1alpha1.DiskInventory{Serial: disk.Serial, WWID: disk.WWID}) {
 			return text + ", the disk that was approved"

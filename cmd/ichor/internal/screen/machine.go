@@ -233,10 +233,20 @@ func observed(machine *v1alpha1.TalosMachine, now time.Time, style Style) []stri
 	return list.lines(style, gap)
 }
 
+// conditionOrder is the order in which a machine's conditions come true; a cluster's aren't among them and keep theirs.
+var conditionOrder = []string{
+	v1alpha1.ConditionIdentityResolved, v1alpha1.ConditionReachable, v1alpha1.ConditionFingerprintTrusted, v1alpha1.ConditionConfigApplied,
+	v1alpha1.ConditionInstalled, v1alpha1.ConditionJoined, v1alpha1.ConditionReady,
+}
+
 // Conditions lists conditions with their messages, those that aren't as they should be marked.
 func Conditions(conditions []metav1.Condition, now time.Time, style Style) []string {
 	rows := make([][]string, 0, len(conditions))
-	for _, condition := range conditions {
+	sorted := slices.Clone(conditions)
+	slices.SortStableFunc(sorted, func(a, b metav1.Condition) int {
+		return slices.Index(conditionOrder, a.Type) - slices.Index(conditionOrder, b.Type)
+	})
+	for _, condition := range sorted {
 		status := string(condition.Status)
 		good := metav1.ConditionTrue
 		if condition.Type == v1alpha1.ConditionSurplusControlPlane {
