@@ -18,7 +18,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// lookupTimeout bounds the reading of the client CA at the start.
+// lookupTimeout bounds the reading of the trusted CAs at the start.
 const lookupTimeout = 30 * time.Second
 
 // opensAPI tells whether a path that skips authorization covers resources.
@@ -37,40 +37,50 @@ func checkAccess(ctx context.Context, config *genericapiserver.RecommendedConfig
 	if config.Authentication.Authenticator == nil {
 		return errors.New("start without an authenticator: refused")
 	}
-	header := config.Authentication.RequestHeaderConfig
-	if header == nil || header.CAContentProvider == nil {
-		return nil // no front proxy is trusted
-	}
-	client, err := clientCA(ctx, config, authentication)
+	header, client, err := trustedCAs(ctx, config, authentication)
 	if err != nil {
 		return err
 	}
-	return distinctCAs(header.CAContentProvider.CurrentCABundleContent(), client)
+	return distinctCAs(header, client)
 }
 
-// clientCA returns the bundle that vouches for client certificates: from the file, or as the delegated authentication
-// finds it. Source: k8s.io/apiserver, pkg/server/options/authentication.go.
-func clientCA(ctx context.Context, config *genericapiserver.RecommendedConfig, o *genericoptions.DelegatingAuthenticationOptions) ([]byte, error) {
-	if o.ClientCert.CAContentProvider != nil {
-		return o.ClientCert.CAContentProvider.CurrentCABundleContent(), nil
+// trustedCAs returns the bundles that vouch for the front proxy and for client certificates: from files, or as the
+// delegated authentication finds them, whose own copies are filled only once it runs.
+// Source: k8s.io/apiserver, pkg/server/options/authentication.go.
+func trustedCAs(ctx context.Context, config *genericapiserver.RecommendedConfig, o *genericoptions.DelegatingAuthenticationOptions) (header, client []byte, err error) {
+	if o.RequestHeader.ClientCAFile != "" {
+		if header, err = os.ReadFile(o.RequestHeader.ClientCAFile); err != nil {
+			return nil, nil, fmt.Errorf("read the request-header CA: %w", err)
+		}
 	}
-	if o.ClientCert.ClientCA != "" {
-		return os.ReadFile(o.ClientCert.ClientCA)
+	switch {
+	case o.ClientCert.CAContentProvider != nil:
+		client = o.ClientCert.CAContentProvider.CurrentCABundleContent()
+	case o.ClientCert.ClientCA != "":
+		if client, err = os.ReadFile(o.ClientCert.ClientCA); err != nil {
+			return nil, nil, fmt.Errorf("read the client CA: %w", err)
+		}
 	}
-	if o.SkipInClusterLookup || config.ClientConfig == nil {
-		return nil, nil
+	if o.SkipInClusterLookup || config.ClientConfig == nil || header != nil && client != nil {
+		return header, client, nil
 	}
 	kube, err := kubernetes.NewForConfig(config.ClientConfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read the client CA from ConfigMap kube-system/extension-apiserver-authentication: %w", err)
+		return nil, nil, fmt.Errorf("read the trusted CAs from ConfigMap kube-system/extension-apiserver-authentication: %w", err)
 	}
-	return []byte(found.Data["client-ca-file"]), nil
+	if header == nil {
+		header = []byte(found.Data["requestheader-client-ca-file"])
+	}
+	if client == nil {
+		client = []byte(found.Data["client-ca-file"])
+	}
+	return header, client, nil
 }
 
 // distinctCAs refuses a certificate authority that vouches both for clients and for the front proxy: whoever gets a

@@ -36,7 +36,7 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(withoutStrategicMerge(handler), c)
+		return genericapiserver.DefaultBuildHandlerChain(withoutStrategicMerge(withJSONForObjects(handler)), c)
 	}
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("apply run options: %w", err)

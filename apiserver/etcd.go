@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 )
 
 const (
@@ -29,6 +30,7 @@ type EmbeddedEtcd struct {
 	Endpoint string
 
 	member *embed.Etcd
+	level  zap.AtomicLevel
 	remove string
 }
 
@@ -42,7 +44,7 @@ func StartEmbeddedEtcd(ctx context.Context, dir string, changes ...func(*embed.C
 	if err != nil {
 		return nil, err
 	}
-	e := &EmbeddedEtcd{}
+	e := &EmbeddedEtcd{level: zap.NewAtomicLevelAt(zap.WarnLevel)}
 	sockets := dir
 	if len(filepath.Join(sockets, "client.sock")) > maxSocketPath {
 		if sockets, err = os.MkdirTemp("", "ichor-etcd-"); err != nil {
@@ -57,7 +59,13 @@ func StartEmbeddedEtcd(ctx context.Context, dir string, changes ...func(*embed.C
 	config := embed.NewConfig()
 	config.Name = "ichor"
 	config.Dir = filepath.Join(dir, "data")
-	config.LogLevel = "warn"
+	logging := zap.NewProductionConfig()
+	logging.Level, logging.OutputPaths, logging.DisableStacktrace = e.level, []string{"stderr"}, true
+	logger, err := logging.Build()
+	if err != nil {
+		return nil, fmt.Errorf("make etcd's logger: %w", err)
+	}
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger.Named("etcd"))
 	config.QuotaBackendBytes = etcdQuota
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
@@ -89,8 +97,9 @@ func StartEmbeddedEtcd(ctx context.Context, dir string, changes ...func(*embed.C
 // Err tells of a failure of the running member.
 func (e *EmbeddedEtcd) Err() <-chan error { return e.member.Err() }
 
-// Close stops the member and waits for it.
+// Close stops the member and waits for it. What etcd then says about its closed listeners is no error.
 func (e *EmbeddedEtcd) Close() {
+	e.level.SetLevel(zap.FatalLevel)
 	if e.member != nil {
 		e.member.Close()
 	}

@@ -38,6 +38,36 @@ func withoutStrategicMerge(next http.Handler) http.Handler {
 	})
 }
 
+// protobufType is the media type of Kubernetes' protobuf.
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+// withJSONForObjects takes protobuf out of what a client accepts for the group's objects, which are served as JSON and
+// YAML only: a client that likes protobuf better and takes JSON too gets JSON instead of a 406. Metadata alone
+// ("as=PartialObjectMetadata"), which the garbage collector asks for, goes out as protobuf.
+func withJSONForObjects(next http.Handler) http.Handler {
+	prefix := "/apis/" + v1alpha1.GroupName + "/"
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if accept := req.Header.Get("Accept"); strings.HasPrefix(req.URL.Path, prefix) && strings.Contains(accept, protobufType) {
+			if kept := withoutPlainProtobuf(accept); kept != "" {
+				req.Header.Set("Accept", kept)
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+func withoutPlainProtobuf(accept string) string {
+	var kept []string
+	for clause := range strings.SplitSeq(accept, ",") {
+		mediaType, parameters, _ := strings.Cut(clause, ";")
+		if strings.TrimSpace(mediaType) == protobufType && !strings.Contains(parameters, "as=") {
+			continue
+		}
+		kept = append(kept, clause)
+	}
+	return strings.Join(kept, ",")
+}
+
 func withoutStrategicMergeV2(swagger *spec.Swagger) (*spec.Swagger, error) {
 	if swagger.Paths == nil {
 		return swagger, nil

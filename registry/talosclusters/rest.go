@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
 	"maesh.dev/ichor/registry/slots"
@@ -50,7 +52,11 @@ func (*REST) Categories() []string { return []string{"ichor"} }
 
 // Create makes a cluster.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, r.creating(createValidation), options)
+	out, err := r.Store.Create(ctx, obj, r.creating(createValidation), options)
+	if err != nil || dryrun.IsDryRun(options.DryRun) {
+		return out, err
+	}
+	return out, r.confirmOnlyOne(ctx, out.(*ichor.TalosCluster))
 }
 
 // Update changes what people may change. Server-side apply creates through it.
@@ -65,7 +71,11 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		}
 		return r.checkCNI(ctx, obj.(*ichor.TalosCluster), old.(*ichor.TalosCluster).Spec.CNI)
 	}
-	return r.Store.Update(ctx, name, objInfo, r.creating(createValidation), checked, forceAllowCreate, options)
+	out, created, err := r.Store.Update(ctx, name, objInfo, r.creating(createValidation), checked, forceAllowCreate, options)
+	if err != nil || !created || dryrun.IsDryRun(options.DryRun) {
+		return out, created, err
+	}
+	return out, created, r.confirmOnlyOne(ctx, out.(*ichor.TalosCluster))
 }
 
 // Delete removes a cluster that no machine belongs to.
@@ -115,6 +125,24 @@ func (r *REST) checkOnlyOne(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// confirmOnlyOne looks again after the creation: two that are made at the same time don't see each other before. Each
+// that then finds another takes itself back, so at most one is left; whoever is refused tries again.
+func (r *REST) confirmOnlyOne(ctx context.Context, made *ichor.TalosCluster) error {
+	refused := r.checkOnlyOne(ctx, made.Name)
+	if refused == nil {
+		return nil
+	}
+	key, err := r.KeyFunc(ctx, made.Name)
+	if err != nil {
+		return err
+	}
+	err = r.Storage.Delete(ctx, key, &ichor.TalosCluster{}, storage.NewUIDPreconditions(string(made.UID)), rest.ValidateAllObjectFunc, false, nil, storage.DeleteOptions{})
+	if err != nil && !storage.IsNotFound(err) {
+		return fmt.Errorf("take back cluster %s, which was made beside another: %w", made.Name, err)
+	}
+	return refused
 }
 
 // deleting wraps the validation of a deletion, which the store calls with the object that is deleted. The slots are in

@@ -128,3 +128,19 @@ func (w *world) discover(t *testing.T, n int) *v1alpha1.TalosMachine {
 	}
 	return seen
 }
+
+// eventually waits, with a bound, until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("after a minute it isn't so that %s", what)
+		case <-ticker.C:
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"maesh.dev/ichor/apiserver"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
@@ -47,12 +53,16 @@ type Option func(*settings)
 
 type settings struct {
 	servers  int
+	oneCA    bool
 	policies map[string][]any
 	gate     []slots.Option
 }
 
 // Servers sets how many servers there are.
 func Servers(n int) Option { return func(s *settings) { s.servers = n } }
+
+// OneAuthority makes one certificate authority vouch for clients and for the front proxy, as a careless cluster might.
+func OneAuthority() Option { return func(s *settings) { s.oneCA = true } }
 
 // Policies sets the admission objects of the host cluster, by resource.
 func Policies(resource string, objects ...any) Option {
@@ -75,6 +85,9 @@ func Start(t testing.TB, options ...Option) *Env {
 	}
 	etcd := sharedEtcd(t)
 	e := &Env{Prefix: fmt.Sprintf("/test-%d", environments.Add(1)), authorities: newAuthorities(t)}
+	if s.oneCA {
+		e.authorities.frontProxy = e.authorities.client
+	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint}})
 	if err != nil {
 		t.Fatalf("connect to etcd: %v", err)
@@ -91,7 +104,7 @@ func Start(t testing.TB, options ...Option) *Env {
 // startServer starts one server and waits until it is ready.
 func (e *Env) startServer(t testing.TB, etcd *apiserver.EmbeddedEtcd, gate []slots.Option) {
 	t.Helper()
-	options := e.Options(t, etcd.Endpoint)
+	options := e.Options(t)
 	options.Gate = gate
 	ctx, cancel := context.WithCancel(context.Background())
 	config, err := options.Config(ctx)
@@ -118,10 +131,11 @@ func (e *Env) startServer(t testing.TB, etcd *apiserver.EmbeddedEtcd, gate []slo
 	})
 	e.URLs = append(e.URLs, "https://"+options.Recommended.SecureServing.Listener.Addr().String())
 	e.waitReady(t, len(e.URLs)-1, done)
+	e.Kube.aggregateTo(t, e.Config(len(e.URLs)-1, Root))
 }
 
 // Options are those that the environment's servers are started with.
-func (e *Env) Options(t testing.TB, endpoint string) *apiserver.Options {
+func (e *Env) Options(t testing.TB) *apiserver.Options {
 	t.Helper()
 	options, err := apiserver.NewOptions()
 	if err != nil {
@@ -137,9 +151,7 @@ func (e *Env) Options(t testing.TB, endpoint string) *apiserver.Options {
 	recommended.SecureServing.ServerCert.CertKey.CertFile, recommended.SecureServing.ServerCert.CertKey.KeyFile = e.authorities.serving.issue(t, "ichor-apiserver")
 	recommended.Etcd.StorageConfig.Prefix = e.Prefix
 	recommended.Etcd.StorageConfig.CompactionInterval = 0
-	if endpoint != "" {
-		recommended.Etcd.StorageConfig.Transport.ServerList = []string{endpoint}
-	}
+	recommended.Etcd.StorageConfig.Transport.ServerList = []string{sharedEtcd(t).Endpoint}
 	kubeconfig := e.Kube.kubeconfig(t)
 	recommended.CoreAPI.CoreAPIKubeconfigPath = kubeconfig
 	recommended.Authentication.RemoteKubeConfigFile = kubeconfig
@@ -183,6 +195,19 @@ func (e *Env) Config(server int, user string) *rest.Config {
 	}
 }
 
+// ProxyConfig is for a client that speaks as the aggregation layer does: with the front proxy's certificate, and the
+// user in headers. The certificate is another one if name isn't the front proxy's.
+func (e *Env) ProxyConfig(t testing.TB, server int, name, user string, groups ...string) *rest.Config {
+	t.Helper()
+	config := e.Config(server, "")
+	config.BearerToken = ""
+	config.CertFile, config.KeyFile = e.authorities.frontProxy.issue(t, name)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport.NewAuthProxyRoundTripper(user, "uid-of-"+user, groups, nil, next)
+	})
+	return config
+}
+
 // Client is a client of a server as a user.
 func (e *Env) Client(t testing.TB, server int, user string) *versioned.Clientset {
 	t.Helper()
@@ -223,4 +248,28 @@ func Close() {
 	if shared.dir != "" {
 		_ = os.RemoveAll(shared.dir) // a test's own directory
 	}
+}
+
+// RESTOptions are for a store on the shared etcd, under a prefix of its own and without a cache.
+func RESTOptions(t testing.TB) generic.RESTOptionsGetter {
+	t.Helper()
+	options, err := apiserver.NewOptions()
+	if err != nil {
+		t.Fatalf("make options: %v", err)
+	}
+	storage := options.Recommended.Etcd.StorageConfig
+	storage.Prefix = fmt.Sprintf("/test-%d", environments.Add(1))
+	storage.Transport.ServerList = []string{sharedEtcd(t).Endpoint}
+	storage.CompactionInterval, storage.CountMetricPollPeriod, storage.DBMetricPollInterval = 0, 0, 0
+	return storeOptions{storage}
+}
+
+type storeOptions struct{ config storagebackend.Config }
+
+// GetRESTOptions returns the options of a resource.
+func (o storeOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	return generic.RESTOptions{
+		StorageConfig: o.config.ForResource(resource), Decorator: generic.UndecoratedStorage, ResourcePrefix: resource.Resource,
+		EnableGarbageCollection: true, DeleteCollectionWorkers: 1,
+	}, nil
 }

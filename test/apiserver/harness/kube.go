@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -23,9 +26,9 @@ import (
 // Kube is the part of a kube-apiserver that an aggregated API server talks to: it says who has a token, what he may do,
 // and which admission policies there are. Real requests over real TLS, answers from a table.
 type Kube struct {
-	server  *httptest.Server
-	objects map[string][]any
-	reviews atomic.Int64
+	server   *httptest.Server
+	reviews  atomic.Int64
+	upstream atomic.Pointer[httputil.ReverseProxy]
 }
 
 // initialEventsEnd marks the bookmark that ends the initial events of a streamed list.
@@ -34,7 +37,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 // startKube starts the stub with the given admission policies, by resource.
 func startKube(t testing.TB, objects map[string][]any, authorities *authorities) *Kube {
 	t.Helper()
-	k := &Kube{objects: objects}
+	k := &Kube{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", k.reviewToken)
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", k.reviewAccess)
@@ -63,12 +66,44 @@ func startKube(t testing.TB, objects map[string][]any, authorities *authorities)
 	} {
 		mux.HandleFunc("GET /apis/admissionregistration.k8s.io/v1/"+resource, k.collection("admissionregistration.k8s.io/v1", kind, objects[resource]))
 	}
+	mux.HandleFunc("GET /openapi/v3", k.aggregate)
+	mux.HandleFunc("GET /openapi/v3/", k.aggregate)
 	k.server = httptest.NewTLSServer(mux)
 	t.Cleanup(func() {
 		k.server.CloseClientConnections()
 		k.server.Close()
 	})
 	return k
+}
+
+// aggregate answers with the schema of the aggregated server, as the aggregation layer does.
+func (k *Kube) aggregate(w http.ResponseWriter, req *http.Request) {
+	proxy := k.upstream.Load()
+	if proxy == nil {
+		http.Error(w, "the aggregated server isn't up", http.StatusServiceUnavailable)
+		return
+	}
+	proxy.ServeHTTP(w, req)
+}
+
+// aggregateTo sets where the aggregated server is.
+func (k *Kube) aggregateTo(t testing.TB, config *rest.Config) {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatalf("parse server's URL: %v", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatalf("make transport: %v", err)
+	}
+	k.upstream.CompareAndSwap(nil, &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Authorization")
+		},
+		Transport: transport,
+	})
 }
 
 // AccessReviews is how often the server asked what somebody may do.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"strings"
+	"testing"
+
+	certutil "k8s.io/client-go/util/cert"
+)
+
+func selfSigned(t *testing.T, name string) []byte {
+	t.Helper()
+	cert, _, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestTheFrontProxyHasAnAuthorityOfItsOwn(t *testing.T) {
+	t.Parallel()
+	clients, proxy := selfSigned(t, "clients"), selfSigned(t, "front-proxy")
+	for name, tc := range map[string]struct {
+		header, client []byte
+		refused        bool
+	}{
+		"two authorities":               {proxy, clients, false},
+		"one authority for both":        {clients, clients, true},
+		"one of several is for both":    {append(append([]byte{}, proxy...), clients...), clients, true},
+		"no front proxy":                {nil, clients, false},
+		"no client certificates at all": {proxy, nil, false},
+		"a bundle that can't be read":   {[]byte("x"), clients, true},
+	} {
+		if err := distinctCAs(tc.header, tc.client); (err != nil) != tc.refused {
+			t.Errorf("%s: %v, refused should be %t", name, err, tc.refused)
+		}
+	}
+}
+
+func TestPathsThatOpenTheAPI(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"/healthz": false, "/livez": false, "readyz": false, "/metrics": false, "/apisomething": false,
+		"/apis": true, "apis/ichor.maesh.dev": true, "/*": true, "*": true, "/apis*": true, "/apis/*": true, "/a*": true, "/api": true,
+	} {
+		if got := opensAPI(path); got != want {
+			t.Errorf("opensAPI(%q) = %t, want %t", path, got, want)
+		}
+	}
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"no storage":   {func(o *Options) { o.Recommended.Etcd.StorageConfig.Transport.ServerList = nil }, "--etcd-servers"},
+		"two storages": {func(o *Options) { o.EtcdEmbeddedDir = "/x" }, "--etcd-embedded-dir and --etcd-servers"},
+		"no certificate": {func(o *Options) {
+			o.Recommended.SecureServing.ServerCert.CertKey.CertFile, o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "", ""
+		}, "--cert-dir"},
+		"a certificate without its key": {func(o *Options) { o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "" }, "go together"},
+		"no authorization":              {func(o *Options) { o.Recommended.Authorization = nil }, "can't be left out"},
+		"no authentication":             {func(o *Options) { o.Recommended.Authentication = nil }, "can't be left out"},
+		"authorization if there is any": {func(o *Options) { o.Recommended.Authorization.RemoteKubeConfigFileOptional = true }, "can't be optional"},
+		"everybody anonymous":           {func(o *Options) { o.Recommended.Authentication.TolerateInClusterLookupFailure = true }, "tolerate"},
+		"resources for everybody":       {func(o *Options) { o.Recommended.Authorization.AlwaysAllowPaths = []string{"/apis/*"} }, "without authorization"},
+	} {
+		o, err := NewOptions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{"https://127.0.0.1:2379"}
+		o.Recommended.SecureServing.ServerCert.CertKey.CertFile, o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "tls.crt", "tls.key"
+		if err := o.Validate(); err != nil {
+			t.Fatalf("sound options: %v", err)
+		}
+		tc.change(o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want an error about %q", name, err, tc.want)
+		}
+	}
+}
+
+func TestStartWithoutAccessControlIsRefused(t *testing.T) {
+	t.Parallel()
+	o, err := NewOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := newBareConfig()
+	if err := checkAccess(t.Context(), config, o.Recommended.Authentication); err == nil || !strings.Contains(err.Error(), "authorizer") {
+		t.Errorf("no authorizer: %v", err)
+	}
+}
