@@ -57,7 +57,7 @@ func (c *Client) Do(ctx context.Context, verb, machine string, args ...string) (
 	if known, ok := commands[verb]; !ok {
 		return nil, fmt.Errorf("%q: no such command; there are\n%s", verb, Usage())
 	} else if machine == "" && verb != "status" {
-		return nil, fmt.Errorf("%s: which machine? The arguments are MACHINE %s", verb, strings.Join(known.args, " "))
+		return nil, fmt.Errorf("%s: no machine named; want %s", verb, strings.Join(append([]string{verb, "MACHINE"}, known.args...), " "))
 	} else if known.read {
 		if machine == "" {
 			return c.call(ctx, http.MethodGet, "/status")

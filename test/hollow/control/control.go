@@ -141,7 +141,11 @@ func (s *Server) Close() error {
 // Handler answers for the machines of a host.
 func Handler(h *host.Host) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, all(h)) })
+	mux.HandleFunc("/status", func(w http.ResponseWriter, r *http.Request) {
+		if allowed(w, r, "status", http.MethodGet) {
+			answer(w, all(h))
+		}
+	})
 	mux.HandleFunc("/{command}/{machine}", func(w http.ResponseWriter, r *http.Request) { one(h, w, r) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%s %s: no such path; GET /status, or /COMMAND/MACHINE with a command of\n%s", r.Method, r.URL.Path, Usage()), http.StatusNotFound)
@@ -171,9 +175,7 @@ func one(h *host.Host, w http.ResponseWriter, r *http.Request) {
 	if c.read {
 		method = http.MethodGet
 	}
-	if r.Method != method {
-		w.Header().Set("Allow", method)
-		http.Error(w, fmt.Sprintf("%s: use %s instead of %s", name, method, r.Method), http.StatusMethodNotAllowed)
+	if !allowed(w, r, name, method) {
 		return
 	}
 	n, err := h.Node(r.PathValue("machine"))
@@ -183,7 +185,7 @@ func one(h *host.Host, w http.ResponseWriter, r *http.Request) {
 	}
 	args := r.URL.Query()["arg"]
 	if len(args) != len(c.args) {
-		http.Error(w, fmt.Sprintf("%s takes %d arguments %q, not %d", name, len(c.args), c.args, len(args)), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("%s takes the arguments %q; there are %d", name, c.args, len(args)), http.StatusBadRequest)
 		return
 	}
 	result, err := c.run(n, args)
@@ -195,6 +197,16 @@ func one(h *host.Host, w http.ResponseWriter, r *http.Request) {
 	default:
 		answer(w, result)
 	}
+}
+
+// allowed tells whether the method is the one that a command wants; if not it says so.
+func allowed(w http.ResponseWriter, r *http.Request, name, method string) bool {
+	if r.Method == method {
+		return true
+	}
+	w.Header().Set("Allow", method)
+	http.Error(w, fmt.Sprintf("%s: use %s instead of %s", name, method, r.Method), http.StatusMethodNotAllowed)
+	return false
 }
 
 // answer sends a result; without one an empty object.
