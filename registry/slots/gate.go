@@ -86,7 +86,15 @@ type Claim struct {
 func (g *Gate) Claim(ctx context.Context, request Request) (Claim, error) {
 	claim, err := g.claimOnce(ctx, request)
 	var refused *refusal
-	if errors.As(err, &refused) && refused.reapable {
+	var renamed *otherHostname
+	switch {
+	case errors.As(err, &renamed):
+		// An approval with the old hostname may be on its way, relying on the slot. It is fenced off like a stale one.
+		if _, err := g.reapSlot(ctx, request.Cluster, renamed.slot, 0); err != nil {
+			return Claim{}, err
+		}
+		claim, err = g.claimOnce(ctx, request)
+	case errors.As(err, &refused) && refused.reapable:
 		if _, reapErr := g.Reap(ctx, request.Cluster); reapErr != nil {
 			return Claim{}, reapErr
 		}
@@ -101,7 +109,8 @@ func (g *Gate) Check(ctx context.Context, request Request) (Claim, error) {
 	if err != nil {
 		return Claim{}, err
 	}
-	if err := g.take(cluster, request, "dry-run"); err != nil {
+	err = g.take(cluster, request, "dry-run")
+	if renamed := (*otherHostname)(nil); err != nil && !errors.As(err, &renamed) {
 		return Claim{}, statusOf(err)
 	}
 	return Claim{Request: request, ClusterUID: cluster.UID}, nil
@@ -129,6 +138,9 @@ func (g *Gate) take(cluster *ichor.TalosCluster, request Request, token string) 
 				request.Hostname, other.Name)}
 	}
 	slot := find(cluster, request.MachineUID)
+	if slot != nil && slot.Hostname != request.Hostname {
+		return &otherHostname{slot: *slot}
+	}
 	if slot == nil {
 		if held := len(cluster.Status.ControlPlaneSlots); held >= Limit(cluster) {
 			return &refusal{request: request, cause: CauseCapacity, field: "spec.role", reapable: true,
@@ -144,6 +156,14 @@ func (g *Gate) take(cluster *ichor.TalosCluster, request Request, token string) 
 	return nil
 }
 
+// otherHostname is a slot that the machine has already, with another hostname: two approvals of one machine differ.
+// The slot can't just be rewritten, because the other approval would then be stored with a hostname that nobody holds.
+type otherHostname struct{ slot ichor.ControlPlaneSlot }
+
+func (o *otherHostname) Error() string {
+	return fmt.Sprintf("machine %s is being approved with the hostname %q at the same time", o.slot.Name, o.slot.Hostname)
+}
+
 // refusal is why a slot wasn't given.
 type refusal struct {
 	request  Request
@@ -157,6 +177,10 @@ func (r *refusal) Error() string { return r.message }
 
 // statusOf makes a refusal a 403: not a conflict, which clients would try again at once.
 func statusOf(err error) error {
+	var renamed *otherHostname
+	if errors.As(err, &renamed) {
+		return apierrors.NewConflict(ichor.Resource("talosmachines"), renamed.slot.Name, renamed)
+	}
 	var refused *refusal
 	if !errors.As(err, &refused) {
 		return err

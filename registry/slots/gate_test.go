@@ -97,6 +97,34 @@ func TestHostnamesOfControlPlanesAreUnique(t *testing.T) {
 	}
 }
 
+func TestTwoApprovalsOfOneMachineWithTwoHostnames(t *testing.T) {
+	t.Parallel()
+	ctx, f := context.Background(), newFakeStore()
+	f.addCluster("prod", 4)
+	gate := slots.NewGate(f)
+	judged := f.addMachine("a", "prod").ResourceVersion
+	for _, hostname := range []string{"cp-1", "cp-2"} {
+		if _, err := gate.Claim(ctx, request("a", hostname)); err != nil {
+			t.Fatalf("claim with hostname %s: %v", hostname, err)
+		}
+	}
+	if held := f.clusters["prod"].Status.ControlPlaneSlots; len(held) != 1 || held[0].Hostname != "cp-2" {
+		t.Errorf("slots %+v, want one with the second hostname", held)
+	}
+	if now := f.machines["a"].ResourceVersion; now == judged {
+		t.Errorf("the machine still has version %s, so the approval with the first hostname could be stored beside a slot with the second", now)
+	}
+	if err := approve(ctx, f, gate, "a", "cp-3", 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gate.Claim(ctx, request("a", "cp-4")); !apierrors.IsConflict(err) {
+		t.Errorf("claim with another hostname for an approved machine: %v, want a conflict", err)
+	}
+	if held := f.clusters["prod"].Status.ControlPlaneSlots; len(held) != 1 || held[0].Hostname != "cp-3" {
+		t.Errorf("slots %+v, want one with the approved hostname", held)
+	}
+}
+
 func TestClaimInADeletingClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, f := context.Background(), newFakeStore()

@@ -34,7 +34,7 @@ func (g *Gate) Reap(ctx context.Context, cluster string) (int, error) {
 	removed := 0
 	var errs []error
 	for _, slot := range current.Status.ControlPlaneSlots {
-		went, err := g.reapSlot(ctx, cluster, slot)
+		went, err := g.reapSlot(ctx, cluster, slot, g.grace)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("free control-plane slot of machine %s in cluster %s: %w", slot.Name, cluster, err))
 			continue
@@ -56,16 +56,16 @@ func (g *Gate) Release(ctx context.Context, cluster string, machine types.UID) e
 		return err
 	}
 	if slot := find(current, machine); slot != nil {
-		_, err = g.reapSlot(ctx, cluster, *slot)
+		_, err = g.reapSlot(ctx, cluster, *slot, g.grace)
 	}
 	return err
 }
 
 // reapSlot removes the slot, as it was read, if its machine can't become approved by it. The order is what makes it
 // safe: the token was read first, then the machine is judged and touched, then the slot goes only if the token still is
-// the one that was read.
-func (g *Gate) reapSlot(ctx context.Context, cluster string, slot ichor.ControlPlaneSlot) (bool, error) {
-	free, err := g.fence(ctx, cluster, slot)
+// the one that was read. An unproven slot younger than grace is left alone.
+func (g *Gate) reapSlot(ctx context.Context, cluster string, slot ichor.ControlPlaneSlot, grace time.Duration) (bool, error) {
+	free, err := g.fence(ctx, cluster, slot, grace)
 	if err != nil || !free {
 		return false, err
 	}
@@ -91,7 +91,7 @@ func (g *Gate) reapSlot(ctx context.Context, cluster string, slot ichor.ControlP
 
 // fence makes sure that no approval that claimed the slot as it was read can still be committed. It returns false where
 // the slot is to be kept.
-func (g *Gate) fence(ctx context.Context, cluster string, slot ichor.ControlPlaneSlot) (bool, error) {
+func (g *Gate) fence(ctx context.Context, cluster string, slot ichor.ControlPlaneSlot, grace time.Duration) (bool, error) {
 	machine, err := g.store.Machine(ctx, slot.Name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -105,7 +105,7 @@ func (g *Gate) fence(ctx context.Context, cluster string, slot ichor.ControlPlan
 	case never:
 		return true, nil
 	}
-	if g.now().Sub(slot.At.Time) < g.grace {
+	if g.now().Sub(slot.At.Time) < grace {
 		return false, nil
 	}
 	free := true

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,12 +128,18 @@ func (r *REST) checkOnlyOne(ctx context.Context, name string) error {
 	return nil
 }
 
+// confirmTimeout bounds the second look at a cluster that was just made.
+const confirmTimeout = 10 * time.Second
+
 // confirmOnlyOne looks again after the creation: two that are made at the same time don't see each other before. Each
 // that then finds another takes itself back, so at most one is left; whoever is refused tries again.
 func (r *REST) confirmOnlyOne(ctx context.Context, made *ichor.TalosCluster) error {
+	// Whoever asked may have gone by now; two clusters must not stay for that.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmTimeout)
+	defer cancel()
 	refused := r.checkOnlyOne(ctx, made.Name)
-	if refused == nil {
-		return nil
+	if refused == nil || !apierrors.IsForbidden(refused) {
+		return refused
 	}
 	key, err := r.KeyFunc(ctx, made.Name)
 	if err != nil {

@@ -128,6 +128,9 @@ func (d *decision) unchangedByAdmission(machine *ichor.TalosMachine) error {
 		{"spec.role", string(asked.Role), string(machine.Spec.Role)},
 		{"spec.clusterRef.name", asked.ClusterRef.Name, machine.Spec.ClusterRef.Name},
 	} {
+		if asked.ApprovalState != ichor.ApprovalApproved && changed.field != "spec.approvalState" {
+			continue // a rejection decides nothing else, and keeps nothing else that was sent with it
+		}
 		if changed.asked != changed.got && !(changed.asked == "" && changed.field == "spec.clusterRef.name") {
 			return d.forbidden(fmt.Sprintf("admission changed %s from %q to %q after the approver had decided", changed.field, changed.asked, changed.got))
 		}

@@ -13,9 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/identity"
 )
 
-const maxReason = 1024
+// Bounds of a decision: etcd takes requests of 1.5 MiB.
+const (
+	maxReason     = 1024
+	maxDisks      = 256
+	maxNodeLabels = 128
+)
 
 // ApprovalFacts are what a decision about a machine is judged by, besides the machine itself.
 type ApprovalFacts struct {
@@ -49,9 +55,15 @@ func ValidateTalosMachineApprovalUpdate(machine, was *ichor.TalosMachine, facts 
 		errs = append(errs, oneOf(spec.Role, path.Child("role"), ichor.RoleControlPlane, ichor.RoleWorker)...)
 	}
 	errs = append(errs, validateHostname(machine, facts, path.Child("hostname"))...)
+	if len(spec.NodeLabels) > maxNodeLabels {
+		errs = append(errs, field.TooMany(path.Child("nodeLabels"), len(spec.NodeLabels), maxNodeLabels))
+	}
 	errs = append(errs, metav1validation.ValidateLabels(spec.NodeLabels, path.Child("nodeLabels"))...)
 	// What was decided before is judged again only where it changes: a disk that died since doesn't forbid a new label.
 	fresh := was.Spec.ApprovalState != ichor.ApprovalApproved
+	if fresh {
+		errs = append(errs, validateNoTwin(machine, facts, path.Child("identity"))...)
+	}
 	if fresh || !apiequality.Semantic.DeepEqual(spec.Disks, was.Spec.Disks) {
 		errs = append(errs, validateDisks(machine, path.Child("disks"))...)
 	}
@@ -69,6 +81,19 @@ func validateState(state, was ichor.ApprovalState, path *field.Path) field.Error
 		return field.ErrorList{field.Invalid(path, state, "an approval can't be taken back; remove the machine by deleting it")}
 	case was == ichor.ApprovalRejected && state != was:
 		return field.ErrorList{field.Invalid(path, state, "a rejected machine can't be approved; delete it, and it is found again as pending")}
+	}
+	return nil
+}
+
+// validateNoTwin refuses to approve one machine twice, under two names: the second would take a slot of its own, and
+// removing it would wipe the first. A person's word that they are distinct doesn't change what they are.
+func validateNoTwin(machine *ichor.TalosMachine, facts ApprovalFacts, path *field.Path) field.ErrorList {
+	id := identity.Identity(machine.Spec.Identity)
+	for _, other := range facts.Others {
+		if other.Spec.ApprovalState == ichor.ApprovalApproved && identity.SameMachine(id, identity.Identity(other.Spec.Identity)) {
+			return field.ErrorList{field.Invalid(path, DescribeIdentity(machine.Spec.Identity),
+				fmt.Sprintf("is machine %s, which is approved already; resolve this one as SameAs it", other.Name))}
+		}
 	}
 	return nil
 }

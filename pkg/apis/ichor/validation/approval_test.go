@@ -71,10 +71,12 @@ func facts() validation.ApprovalFacts {
 	cluster.Spec.Network = ichor.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}}
 	other := pending()
 	other.Name = "other"
+	other.Spec.Identity = ichor.MachineIdentity{SerialNumber: "OTHER", MACAddresses: []string{"02:00:5e:00:53:f0"}}
 	other.Spec.ApprovalState, other.Spec.Hostname = ichor.ApprovalApproved, "taken"
 	other.Spec.Network = static("10.0.0.77/24")
 	other.Status.Addresses = []string{"10.0.0.78"}
 	unnamed := other.DeepCopy()
+	unnamed.Spec.Identity = ichor.MachineIdentity{SerialNumber: "UNNAMED", MACAddresses: []string{"02:00:5e:00:53:f1"}}
 	unnamed.Name, unnamed.Spec.Hostname, unnamed.Status.Hostname = "unnamed", "", "chosen-by-talos"
 	return validation.ApprovalFacts{Cluster: cluster, Others: []ichor.TalosMachine{*other, *unnamed}}
 }
@@ -376,5 +378,35 @@ func TestValidationChangesNothing(t *testing.T) {
 	validation.ApprovalWarnings(m, f)
 	if diff := cmp.Diff(before, m); diff != "" {
 		t.Errorf("validation changed the object (-before +after):\n%s", diff)
+	}
+}
+
+func TestAMachineIsApprovedOnce(t *testing.T) {
+	t.Parallel()
+	machine := approved()
+	machine.Name = "weak-0123456789abcdef"
+	machine.Spec.IdentityResolution = &ichor.IdentityResolution{Decision: ichor.IdentityDistinct}
+	twin := approved()
+	twin.Spec.Hostname = "cp-9"
+	others := facts()
+	others.Others = append(others.Others, *twin)
+	errs := validation.ValidateTalosMachineApprovalUpdate(machine, pending(), others)
+	if !slices.ContainsFunc(errs, func(err *field.Error) bool {
+		return err.Field == "spec.identity" && strings.Contains(err.Detail, twin.Name)
+	}) {
+		t.Errorf("got %v, want spec.identity refused, naming %s", errs, twin.Name)
+	}
+}
+
+func TestPrivateKeysAreRefusedInBase64Too(t *testing.T) {
+	t.Parallel()
+	key := "-----BEGIN ED25519 PRIVATE KEY-----\nMC4CAQA\n-----END ED25519 PRIVATE KEY-----\n"
+	for name, reason := range map[string]string{"plain": key, "base64": "see " + base64.StdEncoding.EncodeToString([]byte(key)) + " there"} {
+		machine := approved()
+		machine.Spec.Approval.Reason = reason
+		errs := validation.ValidateTalosMachineApprovalUpdate(machine, pending(), facts())
+		if len(errs) != 1 || errs[0].Field != "spec.approval.reason" {
+			t.Errorf("%s: got %v, want spec.approval.reason refused", name, errs)
+		}
 	}
 }

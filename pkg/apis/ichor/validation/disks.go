@@ -23,6 +23,9 @@ var volumeName = regexp.MustCompile(`^[a-zA-Z0-9-]{1,34}$`)
 
 // validateDisks judges the roles of a machine's disks against the disks that were seen on it.
 func validateDisks(machine *ichor.TalosMachine, path *field.Path) field.ErrorList {
+	if len(machine.Spec.Disks) > maxDisks {
+		return field.ErrorList{field.TooMany(path, len(machine.Spec.Disks), maxDisks)}
+	}
 	var errs field.ErrorList
 	systems, ephemerals := 0, 0
 	users := map[string]int{} // device → first entry

@@ -17,9 +17,26 @@ import (
 // privateKey is how every PEM block of a private key begins.
 var privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
 
+// encodedPEM is how every PEM block begins in base64, as Talos' documents and Helm values carry keys.
+var encodedPEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/]+`)
+
+// holdsPrivateKey looks for a private key in PEM, plain, in a JSON string or in base64.
+func holdsPrivateKey(text []byte) bool {
+	if privateKey.Match(bytes.ReplaceAll(text, []byte(`\n`), []byte("\n"))) {
+		return true
+	}
+	for _, encoded := range encodedPEM.FindAll(text, -1) {
+		encoded = encoded[:len(encoded)/4*4]
+		if plain, err := base64.StdEncoding.DecodeString(string(encoded)); err == nil && privateKey.Match(plain) {
+			return true
+		}
+	}
+	return false
+}
+
 // noPrivateKey refuses a private key where anybody who may read the object would see it.
 func noPrivateKey(text []byte, path *field.Path) field.ErrorList {
-	if !privateKey.Match(bytes.ReplaceAll(text, []byte(`\n`), []byte("\n"))) {
+	if !holdsPrivateKey(text) {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(path, "holds a private key, which everybody who may read this object could read; put it into a Secret")}
