@@ -24,6 +24,9 @@ func (v *visit) follow(ctx context.Context, found *sighting) error {
 		return nil
 	}
 	v.checkInstalled(found.facts)
+	if done, err := v.reconfigure(ctx, found); err != nil || !done {
+		return err
+	}
 	if err := v.checkJoined(ctx, found); err != nil {
 		return err
 	}
@@ -71,10 +74,16 @@ func (v *visit) compare(ctx context.Context, found *sighting) bool {
 	v.config().RunningHash = hash
 	record := v.m.Status.Provisioning
 	if v.m.Spec.Origin == v1alpha1.MachineAdopted {
-		setTrue(v.m, v1alpha1.ConditionConfigApplied, v1alpha1.ReasonApplied, "the machine was adopted with its configuration; Ichor wrote nothing to it")
+		if find(v.m, v1alpha1.ConditionConfigApplied) == nil {
+			setTrue(v.m, v1alpha1.ConditionConfigApplied, v1alpha1.ReasonApplied, "the machine was adopted with its configuration")
+		}
 		return true
 	}
 	if record.AppliedAt != nil {
+		if condition := find(v.m, v1alpha1.ConditionConfigApplied); condition != nil && condition.Reason == v1alpha1.ReasonWiped {
+			// Another machine answered in its place for a time.
+			setTrue(v.m, v1alpha1.ConditionConfigApplied, v1alpha1.ReasonApplied, fmt.Sprintf("the machine at %s took its configuration", record.Address))
+		}
 		return true
 	}
 	if record.ConfigHash == "" {

@@ -172,8 +172,11 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 
 // removeSilent waits for a machine that doesn't answer; one that accepted to be wiped isn't waited for for ever.
 func (v *visit) removeSilent(ctx context.Context, found *sighting) error {
-	condition := find(v.m, conditionReset)
-	if condition != nil && condition.Status == metav1.ConditionTrue && v.now.Sub(condition.LastTransitionTime.Time) > resetSilence {
+	if condition := find(v.m, conditionReset); condition != nil && condition.Status == metav1.ConditionTrue {
+		if v.now.Sub(condition.LastTransitionTime.Time) <= resetSilence {
+			v.removing(reasonReset, "the machine was wiped and is expected back in maintenance mode", pollFast)
+			return nil
+		}
 		v.tell(corev1.EventTypeWarning, reasonReset, "the machine accepted to be wiped and was not seen since; it is found again where it comes back")
 		return v.forget(ctx)
 	}

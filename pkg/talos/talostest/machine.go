@@ -64,6 +64,8 @@ type State struct {
 	Kubeconfig   []byte
 	// Resets counts graceful resets.
 	Resets int
+	// Live machines take a configuration without leaving their mode, as running ones do.
+	Live bool
 	// OnApply is called when a configuration has arrived, before the answer is sent.
 	OnApply func()
 }
@@ -154,8 +156,10 @@ func (c *connection) ApplyConfiguration(_ context.Context, config []byte, _ talo
 		}
 		s.Applied = append(s.Applied, config)
 		s.Config = config
-		s.Mode = Configured
-		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageBooting}
+		if !s.Live {
+			s.Mode = Configured
+			s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageBooting}
+		}
 		arrived = s.OnApply
 		if s.Fault == LoseAnswer {
 			return &talos.ApplyError{Delivered: true, MaybeDelivered: true, Err: errGone}
