@@ -73,10 +73,10 @@ func NewCommand(env *cli.Env) *cobra.Command {
 Machines that wait in maintenance mode show up as TalosMachines; approve one, and Ichor installs it and joins it to the
 cluster. All that this program does can be done with kubectl on the same resources; it adds proposals, progress and
 explanations.`,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: env.Name},
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cobra.ArbitraryArgs,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: env.Name},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if env.SetVerbosity == nil {
 				return nil

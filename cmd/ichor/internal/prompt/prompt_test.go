@@ -7,9 +7,9 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/huh/v2"
@@ -98,35 +98,32 @@ func drive(form *huh.Form, keys ...tea.KeyPressMsg) {
 	}
 }
 
-// settle feeds the messages of commands back until there are none left. Commands that only wait (a cursor's blink) are
-// not run: they answer later than the bound.
+// settle feeds the messages of commands back until there are none left. A cursor's blink is not run: it only waits.
 func settle(form *huh.Form, command tea.Cmd) {
 	queue := []tea.Cmd{command}
 	for steps := 0; len(queue) > 0 && steps < 500; steps++ {
 		next := queue[0]
 		queue = queue[1:]
-		if next == nil {
+		if next == nil || isBlink(next) {
 			continue
 		}
-		answer := make(chan tea.Msg, 1)
-		go func() { answer <- next() }()
-		select {
-		case message := <-answer:
-			switch message := message.(type) {
-			case tea.BatchMsg:
-				queue = append(queue, message...)
-			case nil:
-			default:
-				if commands, ok := sequence(message); ok {
-					queue = append(commands, queue...)
-					continue
-				}
-				_, command := form.Update(message)
-				queue = append(queue, command)
+		switch message := next().(type) {
+		case tea.BatchMsg:
+			queue = append(queue, message...)
+		case nil:
+		default:
+			if commands, ok := sequence(message); ok {
+				queue = append(commands, queue...)
+				continue
 			}
-		case <-time.After(50 * time.Millisecond):
+			_, command := form.Update(message)
+			queue = append(queue, command)
 		}
 	}
+}
+
+func isBlink(command tea.Cmd) bool {
+	return strings.Contains(runtime.FuncForPC(reflect.ValueOf(command).Pointer()).Name(), "/cursor.")
 }
 
 // sequence unpacks tea.Sequence, whose message has no exported type.
