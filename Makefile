@@ -22,7 +22,7 @@ help: ## this list
 build: setup bin/kube ## every binary, into bin/
 	@echo "build: $(notdir $(COMMANDS)) (a few minutes with a cold cache)"
 	@go build $(LDFLAGS) -o bin/ $(COMMANDS)
-	@ln -sfn ichor bin/kubectl-ichor
+	@ln -sfn ichor bin/kubectl-ichor && ln -sfn ichor bin/kubectl_complete-ichor
 
 # Rebuilt only when its inputs changed: linking it takes a while.
 bin/kube: build/kube.sh $(wildcard test/kube/*.go) test/kube/go.mod test/kube/go.sum

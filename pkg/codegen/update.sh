@@ -67,4 +67,7 @@ say "listers"
 say "informers"
 "$(tool informer-gen)" --go-header-file "$header" --versioned-clientset-package "$client/clientset/versioned" \
   --listers-package "$client/listers" --output-dir pkg/client/informers --output-pkg "$client/informers" "$apis/v1alpha1"
+say "CLI reference"
+go generate ./cmd/ichor
+
 say "done"
