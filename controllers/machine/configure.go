@@ -193,6 +193,7 @@ func (v *visit) send(ctx context.Context, found *sighting, bundle *secretsbundle
 	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	_, err = node.ApplyConfiguration(sending, configuration, talos.ApplyAuto)
+	countSent(err)
 	v.outcome(hash, err)
 	return nil
 }

@@ -72,6 +72,7 @@ func New(config Config) (*Controller, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
+	registerMetrics()
 	c := &Controller{
 		Config:   config,
 		machines: config.Machines.Lister(),

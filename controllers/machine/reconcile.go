@@ -18,6 +18,7 @@ import (
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
 	cached, err := c.machines.Get(name)
 	if apierrors.IsNotFound(err) {
+		lastSeen.DeleteLabelValues(name)
 		return 0, nil
 	}
 	if err != nil {

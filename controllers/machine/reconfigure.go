@@ -83,6 +83,7 @@ func (v *visit) sendLive(ctx context.Context, found *sighting, configuration []b
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
 	_, err := found.node.ApplyConfiguration(sending, configuration, talos.ApplyNoReboot)
+	countSent(err)
 	switch {
 	case err == nil:
 		v.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, "the machine took its changed configuration without a reboot")

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
@@ -149,6 +148,7 @@ func (p *program) run(ctx context.Context) error {
 	}()
 	p.ichor.Start(watching.Done())
 	p.core.Start(watching.Done())
+	defer p.release()
 	if !p.options.LeaderElect {
 		return p.work(ctx)
 	}
@@ -169,7 +169,6 @@ func (p *program) work(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, each := range p.parts {
 		group.Go(func() error {
-			klog.FromContext(ctx).Info("controller: working", "part", each.name)
 			if err := each.run(ctx); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%s: %w", each.name, err)
 			}
@@ -177,6 +176,14 @@ func (p *program) work(ctx context.Context) error {
 		})
 	}
 	return group.Wait()
+}
+
+// release ends the queues of parts that may never have worked: running under a context that is over does that.
+func (p *program) release() {
+	over, end := context.WithCancel(context.Background())
+	end()
+	// That they didn't begin to work is what is meant.
+	_ = p.work(over)
 }
 
 // identity tells replicas apart in the Lease.
