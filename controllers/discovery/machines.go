@@ -40,13 +40,17 @@ func (c *Controller) reconcileMachine(ctx context.Context, name string) error {
 	return err
 }
 
-// merge moves the address of a machine to the object that a person said it is, remembers that, and lets its own object
+// merge moves the address of a machine to the object that a person said it is (a configured one gets it besides its own), remembers that, and lets its own object
 // go. Each step may be repeated.
 func (c *Controller) merge(ctx context.Context, m, target *v1alpha1.TalosMachine) error {
 	by := m.Spec.IdentityResolution.By
 	seen := identity.Identity(m.Spec.Identity)
 	written, err := c.store.update(ctx, target, func(target *v1alpha1.TalosMachine) {
-		if len(m.Status.Addresses) > 0 {
+		switch {
+		case len(m.Status.Addresses) == 0:
+		case sent(target):
+			alsoAt(&target.Status, m.Status.Addresses[0])
+		default:
 			target.Status.Addresses = m.Status.Addresses
 		}
 		if m.Status.MaintenanceFingerprint != "" {

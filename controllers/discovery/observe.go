@@ -14,8 +14,12 @@ import (
 	"maesh.dev/ichor/pkg/talos"
 )
 
-// maxFingerprints is how many fingerprints are remembered.
-const maxFingerprints = 8
+const (
+	// maxFingerprints is how many fingerprints are remembered.
+	maxFingerprints = 8
+	// maxAddresses is how many addresses of a configured machine are remembered.
+	maxAddresses = 16
+)
 
 // sighting is a machine that was met in maintenance mode.
 type sighting struct {
@@ -25,17 +29,19 @@ type sighting struct {
 }
 
 // observe writes what was seen into a machine's status. A machine that was, or may have been, configured is the machine
-// controller's: it is told of the certificate, the addresses and the hardware, and decides.
+// controller's: it is told of the certificate and of one more address to look at, and decides. What it decides by is left
+// alone, as whoever is in maintenance mode can claim to be any machine.
 func observe(m *v1alpha1.TalosMachine, seen sighting, others []*v1alpha1.TalosMachine, silent func(string) bool, now time.Time) {
 	status, facts := &m.Status, seen.facts
 	noteFingerprint(status, seen.fingerprint, now)
+	if sent(m) {
+		alsoAt(status, seen.address.String())
+		return
+	}
 	if facts.Inventory != nil {
 		status.Inventory = facts.Inventory.DeepCopy()
 	}
 	status.Addresses = addressesAfter(status.Addresses, facts.Addresses, silent)
-	if sent(m) {
-		return
-	}
 	status.Stage = facts.Stage.Stage
 	status.Hostname = facts.Hostname
 	status.TalosVersion = facts.TalosVersion
@@ -88,6 +94,16 @@ func noteFingerprint(status *v1alpha1.TalosMachineStatus, fingerprint talos.Fing
 		history = append(history, earlier)
 	}
 	status.FingerprintHistory = history[:min(len(history), maxFingerprints)]
+}
+
+// alsoAt adds an address to a configured machine's, at the end. When there are too many, the last gives way: those before
+// it are the machine's own.
+func alsoAt(status *v1alpha1.TalosMachineStatus, address string) {
+	if slices.Contains(status.Addresses, address) {
+		return
+	}
+	known := status.Addresses[:min(len(status.Addresses), maxAddresses-1)]
+	status.Addresses = append(slices.Clone(known), address)
 }
 
 // addressesAfter are a machine's addresses after it was reached at the first of now. The address to dial stays while the

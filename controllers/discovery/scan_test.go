@@ -185,8 +185,11 @@ func TestWhatIsRefreshedOfAnApprovedMachine(t *testing.T) {
 	w.put("10.0.0.9", third)
 	w.scan()
 	status = w.machine(uuidA).Status
-	if status.MaintenanceFingerprint != string(third.fingerprint()) || status.Addresses[0] != "10.0.0.9" || status.Inventory.Disks[0].Serial != "D-S1" {
+	if status.MaintenanceFingerprint != string(third.fingerprint()) || !cmp.Equal(status.Addresses, []string{"10.0.0.8", "10.0.0.9"}) {
 		t.Errorf("what the machine controller needs to know wasn't told: %+v", status)
+	}
+	if status.Inventory.Disks[0].Serial != "another disk" {
+		t.Errorf("anybody in maintenance mode writes what a configured machine is judged by: %+v", status.Inventory)
 	}
 	if status.Stage != v1alpha1.StageRunning || status.Phase != v1alpha1.PhaseReady || status.TalosVersion != "v1.14.5" {
 		t.Errorf("what is the machine controller's was written: %+v", status)
