@@ -12,23 +12,32 @@ import (
 // maxCandidates bounds the addresses that are tried for one machine.
 const maxCandidates = 6
 
-// candidates are the addresses to look for a machine at, likeliest first. The declared static address counts only once
-// a configuration with it may have been sent: until then the machine is where it was seen.
+// candidates are the addresses to look for a machine at, likeliest first. The declared static addresses count only once
+// a configuration with them may have been sent: until then the machine is where it was seen. The address that was seen
+// last stands at the end of the status, and is not cut off with what the machine has besides.
 func candidates(m *v1alpha1.TalosMachine) []netip.Addr {
 	var texts []string
 	if m.Spec.Origin == v1alpha1.MachineAdopted {
 		texts = append(texts, m.Spec.Address)
 	}
-	if sent(m) {
-		texts = append(texts, declared(m)...)
+	known := m.Status.Addresses
+	if len(known) > 0 {
+		texts = append(texts, known[0])
 	}
-	texts = append(texts, m.Status.Addresses...)
 	if sent(m) {
 		texts = append(texts, m.Status.Provisioning.Address)
 	}
+	if len(known) > 0 {
+		texts = append(texts, known[len(known)-1])
+	}
+	if sent(m) {
+		texts = append(texts, declared(m)...)
+	}
+	texts = append(texts, known...)
 	var addresses []netip.Addr
 	for _, text := range texts {
 		address, err := netip.ParseAddr(text)
+		address = address.Unmap()
 		if err != nil || !dialable(address) || slices.Contains(addresses, address) {
 			continue
 		}
@@ -61,9 +70,11 @@ func sent(m *v1alpha1.TalosMachine) bool {
 	return m.Status.Provisioning != nil && m.Status.Provisioning.IntendedAt != nil
 }
 
-// inOwnNetwork tells whether an address is the machine's own or lies in a network that it is in.
+// inOwnNetwork tells whether an address is the machine's own or lies in a network that it is in. It goes by what was
+// approved, by where the configuration was sent, and by the links that the machine itself showed over a connection that
+// was verified. The addresses of the status don't count: whoever answers there may have put them there.
 func inOwnNetwork(m *v1alpha1.TalosMachine, address netip.Addr) bool {
-	if slices.Contains(m.Status.Addresses, address.String()) {
+	if record := m.Status.Provisioning; record != nil && record.Address == address.String() {
 		return true
 	}
 	var networks []string

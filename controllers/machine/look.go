@@ -38,6 +38,10 @@ type sighting struct {
 	probe   talos.Probe
 	node    talos.ConfiguredNode
 	facts   *talos.Facts
+	// reply is what an address answered over mutual TLS.
+	reply reply
+	// awake says what answers at the machine's other addresses. Only silence there shows that it isn't at them.
+	awake []string
 	// message says for people what was found.
 	message string
 }
@@ -59,18 +63,23 @@ func (v *visit) look(ctx context.Context) (*sighting, error) {
 		return &sighting{message: "no address of the machine is known; it is found by the search for machines (spec.discovery of the cluster)"}, nil
 	}
 	var refused *sighting
+	replies := make([]reply, len(addresses))
 	if sent(v.m) || v.m.Spec.Origin == v1alpha1.MachineAdopted {
 		credentials, err := v.Credentials.CredentialsFor(ctx, v.cluster.Name)
 		if err != nil {
 			return nil, err
 		}
-		found := v.lookConfigured(ctx, addresses, credentials)
+		found := v.lookConfigured(ctx, addresses, credentials, replies)
 		if found.kind == sawConfigured {
 			return found, nil
 		}
 		refused = found
 	}
-	probed := v.probeAll(ctx, addresses)
+	probed, locked := v.probeAll(ctx, addresses, replies)
+	if locked != nil && v.mayBeImpostor(probed) {
+		locked.message = fmt.Sprintf("a machine in maintenance mode answers at %s, but a configured one does at %s, so nothing is sent; %s", probed.address, locked.address, vouchFor(probed))
+		return locked, nil
+	}
 	if refused == nil && probed.kind == sawLocked {
 		return v.lookLocked(ctx, probed)
 	}
@@ -104,12 +113,13 @@ func best(refused, probed *sighting) *sighting {
 	return probed
 }
 
-// lookConfigured dials every address until the machine itself answers.
-func (v *visit) lookConfigured(ctx context.Context, addresses []netip.Addr, credentials talos.Credentials) *sighting {
+// lookConfigured dials every address until the machine itself answers, and notes what each replied.
+func (v *visit) lookConfigured(ctx context.Context, addresses []netip.Addr, credentials talos.Credentials, replies []reply) *sighting {
 	result := &sighting{}
 	var messages []string
-	for _, address := range addresses {
+	for i, address := range addresses {
 		found := v.readConfigured(ctx, address, credentials)
+		replies[i] = found.reply
 		if found.kind == sawConfigured {
 			return found
 		}
@@ -130,8 +140,12 @@ func (v *visit) readConfigured(ctx context.Context, address netip.Addr, credenti
 	node, err := v.Dialer.DialConfigured(ctx, address, credentials)
 	if err != nil {
 		found.message = err.Error()
+		if !talos.IsUnreachable(err) {
+			found.reply = replyRefused
+		}
 		return found
 	}
+	found.reply = replyTrusted
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := v.readNode(ctx, found, node); err != nil {
@@ -147,7 +161,7 @@ func (v *visit) readNode(ctx context.Context, found *sighting, node talos.Config
 		return err
 	}
 	if !same(v.m.Spec.Identity, who) {
-		found.kind = sawOther
+		found.kind, found.reply = sawOther, replyOther
 		return fmt.Errorf("another machine answers at %s: %s", found.address, describeIdentity(who))
 	}
 	facts, err := node.Facts(ctx)
@@ -158,27 +172,36 @@ func (v *visit) readNode(ctx context.Context, found *sighting, node talos.Config
 	return nil
 }
 
-// probeAll classifies all addresses at once; each probe has its own bound.
-func (v *visit) probeAll(ctx context.Context, addresses []netip.Addr) *sighting {
+// probeAll classifies all addresses at once; each probe has its own bound. replies are what the addresses said over
+// mutual TLS. Besides what to go on with, it returns the first address at which a configured machine is.
+func (v *visit) probeAll(ctx context.Context, addresses []netip.Addr, replies []reply) (found, locked *sighting) {
 	probes := make([]talos.Probe, len(addresses))
 	var running sync.WaitGroup
 	for i, address := range addresses {
 		running.Go(func() { probes[i] = v.Prober.Probe(ctx, address) })
 	}
 	running.Wait()
-	found := &sighting{}
+	found = &sighting{}
 	var messages []string
-	for _, probe := range probes {
-		switch {
-		case probe.Class == v1alpha1.HostMaintenance && found.kind != sawMaintenance:
-			found.kind, found.address, found.probe = sawMaintenance, probe.Address, probe
-		case probe.Class == v1alpha1.HostAlreadyConfigured && found.kind == sawNothing:
-			found.kind, found.address, found.probe = sawLocked, probe.Address, probe
+	for i, probe := range probes {
+		if locked == nil && (probe.Class == v1alpha1.HostAlreadyConfigured || replies[i] == replyTrusted) {
+			locked = &sighting{kind: sawLocked, address: addresses[i], probe: probe}
 		}
-		messages = append(messages, fmt.Sprintf("%s: %s", probe.Address, probe.Message))
+		if probe.Class == v1alpha1.HostMaintenance && (found.kind == sawNothing || !v.trusts(found) && v.trusts(&sighting{probe: probe})) {
+			found.kind, found.address, found.probe = sawMaintenance, addresses[i], probe
+		}
+		messages = append(messages, fmt.Sprintf("%s: %s", addresses[i], probe.Message))
 	}
-	found.message = strings.Join(messages, "; ")
-	return found
+	message := strings.Join(messages, "; ")
+	if found.kind == sawNothing && locked != nil {
+		locked.message = message
+		return locked, locked
+	}
+	found.message = message
+	if found.kind == sawMaintenance {
+		found.awake = awake(found, addresses, probes, replies)
+	}
+	return found, locked
 }
 
 func same(a, b v1alpha1.MachineIdentity) bool {

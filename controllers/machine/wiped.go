@@ -18,16 +18,26 @@ import (
 )
 
 // stepWiped handles a machine that ran and now answers in maintenance mode only: its disk was wiped. It is provisioned
-// again if everything that was approved is still the same, so that no other machine gets its secrets. Its address over
-// mutual TLS is silent: that was looked at before.
+// again if everything that was approved is still the same and the machine is silent everywhere else, so that no other
+// machine gets its secrets.
 func (v *visit) stepWiped(ctx context.Context, found *sighting) error {
+	vouched := namedByAnnotation(v.m, found.probe.Fingerprint)
+	if !vouched {
+		signs, err := v.signsOfLife(found)
+		if err != nil {
+			return err
+		}
+		if len(signs) > 0 {
+			v.block(v1alpha1.ReasonWiped, fmt.Sprintf("a machine in maintenance mode answers at %s in this one's place, but this one may be alive: %s; nothing was sent; %s", found.address, strings.Join(signs, "; "), vouchFor(found)), pollWaiting)
+			return nil
+		}
+	}
 	v.m.Status.Stage = v1alpha1.StageMaintenance
 	setFalse(v.m, v1alpha1.ConditionInstalled, v1alpha1.ReasonWiped, "the machine is in maintenance mode: its system disk holds no configuration")
 	if _, held := v.m.Annotations[v1alpha1.HoldApplyAnnotation]; held {
 		v.block(v1alpha1.ReasonHeld, fmt.Sprintf("the machine came back with an empty disk; the annotation %s keeps it from being provisioned again", v1alpha1.HoldApplyAnnotation), pollSlow)
 		return nil
 	}
-	vouched := namedByAnnotation(v.m, found.probe.Fingerprint)
 	if v.m.Spec.Role == v1alpha1.RoleControlPlane && v.cluster.Spec.Reprovision.ControlPlanes == v1alpha1.ReprovisionConfirm && !vouched {
 		v.block(v1alpha1.ReasonConfirmationRequired, fmt.Sprintf("the control plane came back with an empty disk and certificate %s; to provision it again, annotate it with %s=%s", found.probe.Fingerprint, v1alpha1.TrustMaintenanceFingerprintAnnotation, found.probe.Fingerprint), pollSlow)
 		return nil

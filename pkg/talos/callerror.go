@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -47,6 +48,12 @@ func IsLost(err error) bool {
 	default:
 		return false
 	}
+}
+
+// IsUnreachable tells that nothing took the connection: no host, no route, or nothing that listens.
+func IsUnreachable(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // IsAlreadyBootstrapped tells that Bootstrap was refused because there is etcd data.

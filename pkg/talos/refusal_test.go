@@ -4,6 +4,7 @@ package talos
 
 import (
 	"errors"
+	"net"
 	"testing"
 )
 
@@ -31,5 +32,23 @@ func TestWhatAFailedApplySaysAboutTheMachine(t *testing.T) {
 				t.Errorf("IsNotSent: want %v, got %v", tc.notSent, got)
 			}
 		})
+	}
+}
+
+func TestNothingListensIsToldFromARefusal(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing listens":       {&CallError{Err: refused}, true},
+		"the connection breaks": {&CallError{Err: &net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}}, false},
+		"a foreign certificate": {&CallError{Err: errors.New("certificate signed by unknown authority")}, false},
+		"no error":              {nil, false},
+	} {
+		if got := IsUnreachable(tc.err); got != tc.want {
+			t.Errorf("%s: got %v", name, got)
+		}
 	}
 }

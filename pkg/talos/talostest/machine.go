@@ -66,6 +66,8 @@ type State struct {
 	Resets int
 	// Live machines take a configuration without leaving their mode, as running ones do.
 	Live bool
+	// Unreadable machines let the cluster's clients in and answer nothing, as busy ones do.
+	Unreadable bool
 	// OnApply is called when a configuration has arrived, before the answer is sent.
 	OnApply func()
 }
@@ -93,7 +95,7 @@ func (m *Machine) Snapshot() State {
 	return m.state
 }
 
-var errGone = errors.New("Unavailable: the connection broke")
+var errGone = errors.New("the connection broke")
 
 // connection is one connection to a machine; it breaks when the machine leaves the mode in which it was made.
 type connection struct {
@@ -108,6 +110,10 @@ func (c *connection) do(f func(*State) error) error {
 	c.machine.Do(func(s *State) {
 		if s.Mode != c.mode || c.mode == Maintenance && s.Fingerprint != c.fingerprint {
 			err = errGone
+			return
+		}
+		if s.Unreadable {
+			err = errors.New("DeadlineExceeded: the machine doesn't answer in time")
 			return
 		}
 		err = f(s)

@@ -5,6 +5,7 @@ package talostest
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"sync"
 
@@ -70,8 +71,12 @@ func (w *World) DialMaintenance(_ context.Context, address netip.Addr, pin talos
 // DialConfigured connects, if the machine is configured.
 func (w *World) DialConfigured(_ context.Context, address netip.Addr, _ talos.Credentials) (talos.ConfiguredNode, error) {
 	machine, state := w.at(address)
-	if state.Mode != Configured {
+	switch state.Mode {
+	case Configured:
+		return &connection{machine: machine, mode: Configured, pinned: true}, nil
+	case Off:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}
+	default:
 		return nil, errors.New("nobody lets us in")
 	}
-	return &connection{machine: machine, mode: Configured, pinned: true}, nil
 }
