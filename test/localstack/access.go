@@ -62,9 +62,6 @@ func (s *Stack) Direct(config *rest.Config, replica int) *rest.Config {
 // Controllers are the ichor-controllers, Kubernetes' leader among them.
 func (s *Stack) Controllers() []*Component { return s.controllers }
 
-// Machines are the hollow machines, as somebody who stands before them has them in his hands.
-func (s *Stack) Machines() *Machines { return s.machines }
-
 // APIServerAuditLog is the own audit log of an ichor-apiserver, with bodies.
 func (s *Stack) APIServerAuditLog(replica int) string {
 	return filepath.Join(s.dir.Logs(), apiServerName(replica)+".audit.log")

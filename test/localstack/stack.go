@@ -19,6 +19,7 @@ import (
 
 	"maesh.dev/ichor/artifacts"
 	"maesh.dev/ichor/pkg/talos"
+	"maesh.dev/ichor/test/hollow/control"
 	"maesh.dev/ichor/test/hollow/fleet"
 	"maesh.dev/ichor/test/localstack/auditlog"
 	"maesh.dev/ichor/test/localstack/balancer"
@@ -54,7 +55,7 @@ type Stack struct {
 	components  []*Component // in the order of their starts
 	balancers   []*balancer.Balancer
 	installed   bool
-	machines    *Machines
+	machines    *control.Client
 	fingerprint talos.Fingerprint // what the first machine's console shows
 	hollow      *Component
 	apiServers  []*Component
@@ -204,7 +205,7 @@ func (s *Stack) startMachines(ctx context.Context) (err error) {
 		Name: "kube-apiserver", Backends: s.machineAddresses(6443), Check: s.health.check,
 	})
 	s.hollow = s.start("hollow", "hollow", hollowArgs(s.dir, s.options.BinDir)...)
-	s.machines = newMachines(s.dir)
+	s.machines = control.NewClient(controlSocket(s.dir))
 	if s.fingerprint, err = s.awaitConsole(ctx); err != nil {
 		return err
 	}

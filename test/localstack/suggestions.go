@@ -26,7 +26,7 @@ type Suggestion struct {
 func (s *Stack) Suggestions() []Suggestion { return s.suggestions }
 
 func (s *Stack) suggest(ctx context.Context) ([]Suggestion, error) {
-	machine, hostname, err := s.waiting(ctx)
+	machine, disk, hostname, err := s.waiting(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (s *Stack) suggest(ctx context.Context) ([]Suggestion, error) {
 		Suggestion{"one of them, with its disks and links", "ichor machine show " + machine},
 		Suggestion{
 			"approve it as a worker, as an operator would",
-			fmt.Sprintf("ichor --kubeconfig %s machine approve %s --role worker --hostname %s --yes --wait=false",
-				quote(s.dir.KubeconfigOf("operator")), machine, hostname),
+			fmt.Sprintf("ichor --kubeconfig %s machine approve %s --role worker --install-disk %s --hostname %s --yes --wait=false",
+				quote(s.dir.KubeconfigOf("operator")), machine, quote(disk), hostname),
 		},
 		Suggestion{"watch it install, reboot and join", "kubectl wait --for=condition=Ready talosmachine/" + machine + " --timeout=5m"},
 		Suggestion{"its Node", "kubectl get nodes -o wide"},
@@ -59,15 +59,16 @@ func (s *Stack) suggest(ctx context.Context) ([]Suggestion, error) {
 	), nil
 }
 
-// waiting is the name of a machine that a person can approve, empty if the fleet has none, and a hostname that is free.
-func (s *Stack) waiting(ctx context.Context) (machine, hostname string, err error) {
+// waiting is the name of a machine that a person can approve, empty if the fleet has none, a disk of it that can be
+// installed on, and a hostname that is free.
+func (s *Stack) waiting(ctx context.Context) (machine, disk, hostname string, err error) {
 	client, err := versioned.NewForConfig(s.admin)
 	if err != nil {
-		return "", "", fmt.Errorf("client for machines: %w", err)
+		return "", "", "", fmt.Errorf("client for machines: %w", err)
 	}
 	machines, err := client.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return "", "", fmt.Errorf("list the machines that wait: %w", err)
+		return "", "", "", fmt.Errorf("list the machines that wait: %w", err)
 	}
 	taken := map[string]bool{}
 	for i := range machines.Items {
@@ -81,9 +82,23 @@ func (s *Stack) waiting(ctx context.Context) (machine, hostname string, err erro
 		if m == s.first || m.State != fleet.StateMaintenance {
 			continue
 		}
-		if found := at(machines.Items, m.Addr()); found != nil && found.Spec.ApprovalState == v1alpha1.ApprovalPending {
-			return found.Name, hostname, nil
+		found := at(machines.Items, m.Addr())
+		if found == nil || found.Spec.ApprovalState != v1alpha1.ApprovalPending {
+			continue
 		}
+		match, err := systemDisk(m)
+		if err != nil {
+			continue
+		}
+		return found.Name, diskArgument(match), hostname, nil
 	}
-	return "", hostname, nil
+	return "", "", hostname, nil
+}
+
+// diskArgument is how the command line names a disk.
+func diskArgument(match v1alpha1.DiskMatch) string {
+	if match.Serial != "" {
+		return match.Serial
+	}
+	return match.WWID
 }

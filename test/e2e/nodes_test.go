@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+)
+
+// moreNodes approves two control planes and two workers, and kills the controller once the first of them took its
+// configuration. All get Ready, and none is configured twice.
+func moreNodes(t *testing.T, s *suite) {
+	all := s.take(t, 4)
+	hostnames := []string{"cp-2", "cp-3", "worker-2", "worker-3"}
+	for i, m := range all {
+		role := v1alpha1.RoleControlPlane
+		if i >= 2 {
+			role = v1alpha1.RoleWorker
+		}
+		s.approve(t, s.operator, m.Name, role, hostnames[i])
+	}
+
+	controller := s.stack.Controllers()[0]
+	eventually(t, time.Minute, func() error {
+		for _, m := range all {
+			if s.console(t, m).Applies > 0 {
+				return nil
+			}
+		}
+		return errors.New("no machine took a configuration")
+	})
+	starts := controller.Starts()
+	if err := controller.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() error {
+		if controller.Starts() == starts {
+			return errors.New("the controller was not started again")
+		}
+		return nil
+	})
+
+	s.waitReady(t, 6*time.Minute, names(all)...)
+	for i, m := range all {
+		current := s.get(t, m.Name)
+		s.expectNode(t, current, hostnames[i])
+		s.expectApprovedDisk(t, current)
+		s.expectOneApply(t, current)
+	}
+	eventually(t, time.Minute, func() error {
+		status := s.cluster(t).Status
+		voters := 0
+		for _, member := range status.EtcdMembers {
+			if !member.Learner {
+				voters++
+			}
+		}
+		if voters != 3 || status.ControlPlanes.Ready != 3 || status.ControlPlanes.Limit != 4 {
+			return fmt.Errorf("etcd members %+v, control planes %+v; want three voters, three ready of at most four", status.EtcdMembers, status.ControlPlanes)
+		}
+		return nil
+	})
+}
