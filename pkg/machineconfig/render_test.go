@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,9 +25,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// One bundle for all tests: its RSA key takes seconds to make. It is new in each run, so that no file holds its secrets.
+var bundleOnce = sync.OnceValues(func() (*secrets.Bundle, error) { return secrets.NewBundle(secrets.NewClock(), newestContract) })
+
 func testBundle(t *testing.T) *secrets.Bundle {
 	t.Helper()
-	bundle, err := secrets.NewBundle(secrets.NewClock(), newestContract)
+	bundle, err := bundleOnce()
 	if err != nil {
 		t.Fatal(err)
 	}

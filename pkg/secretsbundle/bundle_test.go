@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,9 +27,18 @@ import (
 
 var ref = v1alpha1.SecretReference{Namespace: "ichor-system", Name: "prod-secrets"}
 
-func generate(t *testing.T) *Bundle {
+// Two bundles for all tests: their RSA keys take seconds to make.
+var one, two = sync.OnceValues(makeBundle), sync.OnceValues(makeBundle)
+
+func makeBundle() (*Bundle, error) { return Generate(config.TalosVersion1_13, time.Now()) }
+
+func generate(t *testing.T) *Bundle { return made(t, one) }
+
+func another(t *testing.T) *Bundle { return made(t, two) }
+
+func made(t *testing.T, get func() (*Bundle, error)) *Bundle {
 	t.Helper()
-	bundle, err := Generate(config.TalosVersion1_13, time.Now())
+	bundle, err := get()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +62,7 @@ func TestABundleReadsBackAsItWasWritten(t *testing.T) {
 	if diff := cmp.Diff(bundle.Talos().Secrets, again.Talos().Secrets); diff != "" {
 		t.Error("tokens differ after reading back")
 	}
-	if bundle.Hash() == generate(t).Hash() {
+	if bundle.Hash() == another(t).Hash() {
 		t.Error("two bundles have one hash")
 	}
 }
@@ -177,7 +187,7 @@ func TestStore(t *testing.T) {
 		"a Secret with something else":      {secret: secret(map[string][]byte{v1alpha1.SecretsBundleKey: []byte("hello")}), want: ErrInvalid},
 		"the first time":                    {secret: secret(map[string][]byte{v1alpha1.SecretsBundleKey: text})},
 		"the one the cluster was made with": {secret: secret(map[string][]byte{v1alpha1.SecretsBundleKey: text}), hash: bundle.Hash()},
-		"another one":                       {secret: secret(map[string][]byte{v1alpha1.SecretsBundleKey: text}), hash: generate(t).Hash(), want: ErrChanged},
+		"another one":                       {secret: secret(map[string][]byte{v1alpha1.SecretsBundleKey: text}), hash: another(t).Hash(), want: ErrChanged},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +210,7 @@ func TestStore(t *testing.T) {
 func TestABundleIsNeverOverwritten(t *testing.T) {
 	t.Parallel()
 	store := Store{Secrets: fake.NewClientset().CoreV1()}
-	first, second := generate(t), generate(t)
+	first, second := generate(t), another(t)
 	if err := store.Create(t.Context(), ref, "prod", first); err != nil {
 		t.Fatal(err)
 	}

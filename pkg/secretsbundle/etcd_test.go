@@ -37,7 +37,7 @@ func TestTheAPIServersEtcdCertificate(t *testing.T) {
 		"the next day":         {bundle: bundle, at: now.Add(24 * time.Hour), same: true},
 		"after half of a year": {bundle: bundle, at: now.Add(EtcdCertificateTTL/2 + time.Hour)},
 		"after it has ended":   {bundle: bundle, at: now.Add(2 * EtcdCertificateTTL)},
-		"of another bundle":    {bundle: generate(t), at: now},
+		"of another bundle":    {bundle: another(t), at: now},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
