@@ -13,8 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 )
 
@@ -29,15 +29,20 @@ func opensAPI(path string) bool {
 		wildcard && strings.HasPrefix("/apis/", prefix)
 }
 
-// checkAccess refuses a configuration in which somebody could be let in, or could be somebody else, for nothing.
-func checkAccess(ctx context.Context, config *genericapiserver.RecommendedConfig, authentication *genericoptions.DelegatingAuthenticationOptions) error {
+// checkAccess refuses a configuration in which everything is allowed, or nobody is known.
+func checkAccess(config *genericapiserver.Config) error {
 	if config.Authorization.Authorizer == nil {
 		return errors.New("start without an authorizer: refused, everything would be allowed")
 	}
 	if config.Authentication.Authenticator == nil {
 		return errors.New("start without an authenticator: refused")
 	}
-	header, client, err := trustedCAs(ctx, config, authentication)
+	return nil
+}
+
+// checkTrust refuses a configuration in which whoever has a client certificate could be anybody.
+func (o *Options) checkTrust(ctx context.Context) error {
+	header, client, err := o.trustedCAs(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,24 +52,29 @@ func checkAccess(ctx context.Context, config *genericapiserver.RecommendedConfig
 // trustedCAs returns the bundles that vouch for the front proxy and for client certificates: from files, or as the
 // delegated authentication finds them, whose own copies are filled only once it runs.
 // Source: k8s.io/apiserver, pkg/server/options/authentication.go.
-func trustedCAs(ctx context.Context, config *genericapiserver.RecommendedConfig, o *genericoptions.DelegatingAuthenticationOptions) (header, client []byte, err error) {
-	if o.RequestHeader.ClientCAFile != "" {
-		if header, err = os.ReadFile(o.RequestHeader.ClientCAFile); err != nil {
+func (o *Options) trustedCAs(ctx context.Context) (header, client []byte, err error) {
+	authentication := o.Recommended.Authentication
+	if authentication.RequestHeader.ClientCAFile != "" {
+		if header, err = os.ReadFile(authentication.RequestHeader.ClientCAFile); err != nil {
 			return nil, nil, fmt.Errorf("read the request-header CA: %w", err)
 		}
 	}
 	switch {
-	case o.ClientCert.CAContentProvider != nil:
-		client = o.ClientCert.CAContentProvider.CurrentCABundleContent()
-	case o.ClientCert.ClientCA != "":
-		if client, err = os.ReadFile(o.ClientCert.ClientCA); err != nil {
+	case authentication.ClientCert.CAContentProvider != nil:
+		client = authentication.ClientCert.CAContentProvider.CurrentCABundleContent()
+	case authentication.ClientCert.ClientCA != "":
+		if client, err = os.ReadFile(authentication.ClientCert.ClientCA); err != nil {
 			return nil, nil, fmt.Errorf("read the client CA: %w", err)
 		}
 	}
-	if o.SkipInClusterLookup || config.ClientConfig == nil || header != nil && client != nil {
+	if authentication.SkipInClusterLookup || header != nil && client != nil {
 		return header, client, nil
 	}
-	kube, err := kubernetes.NewForConfig(config.ClientConfig)
+	config, err := clientcmd.BuildConfigFromFlags("", authentication.RemoteKubeConfigFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the kube-apiserver for delegated authentication: %w", err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -33,6 +33,9 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if err := o.checkTrust(ctx); err != nil {
+		return nil, err
+	}
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
@@ -54,7 +57,7 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if config.AdmissionControl != nil {
 		config.AdmissionControl = observedAdmission{config.AdmissionControl}
 	}
-	if err := checkAccess(ctx, config, o.Recommended.Authentication); err != nil {
+	if err := checkAccess(&config.Config); err != nil {
 		return nil, err
 	}
 	return &Config{Generic: config, Gate: o.Gate}, nil

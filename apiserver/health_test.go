@@ -11,13 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	testingclock "k8s.io/utils/clock/testing"
 )
-
-func newBareConfig() *genericapiserver.RecommendedConfig {
-	return genericapiserver.NewRecommendedConfig(Codecs)
-}
 
 func TestReadinessSurvivesAHiccupOfEtcd(t *testing.T) {
 	t.Parallel()

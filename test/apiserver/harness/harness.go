@@ -83,12 +83,11 @@ func Start(t testing.TB, options ...Option) *Env {
 	for _, option := range options {
 		option(&s)
 	}
-	etcd := sharedEtcd(t)
 	e := &Env{Prefix: fmt.Sprintf("/test-%d", environments.Add(1)), authorities: newAuthorities(t)}
 	if s.oneCA {
 		e.authorities.frontProxy = e.authorities.client
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint}})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{sharedEtcd(t).Endpoint}})
 	if err != nil {
 		t.Fatalf("connect to etcd: %v", err)
 	}
@@ -96,33 +95,24 @@ func Start(t testing.TB, options ...Option) *Env {
 	t.Cleanup(func() { _ = client.Close() })
 	e.Kube = startKube(t, s.policies, e.authorities)
 	for range s.servers {
-		e.startServer(t, etcd, s.gate)
+		options := e.Options(t)
+		options.Gate = s.gate
+		e.Serve(t, options, serve)
 	}
 	return e
 }
 
-// startServer starts one server and waits until it is ready.
-func (e *Env) startServer(t testing.TB, etcd *apiserver.EmbeddedEtcd, gate []slots.Option) {
+// Serve runs a server with the options and waits until it is ready. It is the next of the environment's servers.
+func (e *Env) Serve(t testing.TB, options *apiserver.Options, run func(context.Context, *apiserver.Options) error) (server int) {
 	t.Helper()
-	options := e.Options(t)
-	options.Gate = gate
 	ctx, cancel := context.WithCancel(context.Background())
-	config, err := options.Config(ctx)
-	if err != nil {
-		cancel()
-		t.Fatalf("configure server: %v", err)
-	}
-	server, err := config.Complete().New()
-	if err != nil {
-		cancel()
-		t.Fatalf("build server: %v", err)
-	}
 	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
+	go func() { done <- run(ctx, options) }()
 	stop := sync.OnceValue(func() error {
 		cancel()
 		return <-done
 	})
+	server = len(e.URLs)
 	e.stops = append(e.stops, stop)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
@@ -130,8 +120,22 @@ func (e *Env) startServer(t testing.TB, etcd *apiserver.EmbeddedEtcd, gate []slo
 		}
 	})
 	e.URLs = append(e.URLs, "https://"+options.Recommended.SecureServing.Listener.Addr().String())
-	e.waitReady(t, len(e.URLs)-1, done)
-	e.Kube.aggregateTo(t, e.Config(len(e.URLs)-1, Root))
+	e.waitReady(t, server, done)
+	e.Kube.aggregateTo(t, e.Config(server, Root))
+	return server
+}
+
+// serve is a server without a command around it.
+func serve(ctx context.Context, options *apiserver.Options) error {
+	config, err := options.Config(ctx)
+	if err != nil {
+		return err
+	}
+	server, err := config.Complete().New()
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
 }
 
 // Options are those that the environment's servers are started with.
@@ -159,7 +163,7 @@ func (e *Env) Options(t testing.TB) *apiserver.Options {
 	return options
 }
 
-func (e *Env) waitReady(t testing.TB, server int, done <-chan error) {
+func (e *Env) waitReady(t testing.TB, server int, done chan error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -178,6 +182,7 @@ func (e *Env) waitReady(t testing.TB, server int, done <-chan error) {
 		case <-ctx.Done():
 			t.Fatalf("server isn't ready after %s: %v\n%s", startTimeout, err, body)
 		case err := <-done:
+			done <- err
 			t.Fatalf("server ended: %v", err)
 		case <-ticker.C:
 		}
