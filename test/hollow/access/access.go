@@ -50,8 +50,8 @@ func Certificate(ctx context.Context) role.Set {
 	return roles
 }
 
-// authorize checks the roles against the table; a method that is not in it is for os:admin.
-func authorize(roles role.Set, method string) error {
+// Authorize checks the roles against the table; a method that is not in it is for os:admin.
+func Authorize(roles role.Set, method string) error {
 	allowed, known := rules[method]
 	if !known {
 		allowed = role.MakeSet(role.Admin)
@@ -65,7 +65,7 @@ func authorize(roles role.Set, method string) error {
 // Unary puts the roles into the context and refuses who has none that the method takes.
 func (i Injector) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	roles := i(ctx)
-	if err := authorize(roles, info.FullMethod); err != nil {
+	if err := Authorize(roles, info.FullMethod); err != nil {
 		return nil, err
 	}
 	return handler(context.WithValue(ctx, rolesKey{}, roles), req)
@@ -74,7 +74,7 @@ func (i Injector) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 // Stream is Unary for streams.
 func (i Injector) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	roles := i(stream.Context())
-	if err := authorize(roles, info.FullMethod); err != nil {
+	if err := Authorize(roles, info.FullMethod); err != nil {
 		return err
 	}
 	return handler(srv, &streamWithRoles{ServerStream: stream, ctx: context.WithValue(stream.Context(), rolesKey{}, roles)})

@@ -87,6 +87,7 @@ func Compute(v View) []Group {
 	groups = append(groups, runtimeGroups(v)...)
 	groups = append(groups, configGroups(v)...)
 	groups = append(groups, kubernetesGroups(v)...)
+	groups = append(groups, controlPlaneGroups(v)...)
 	return groups
 }
 

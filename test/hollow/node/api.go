@@ -23,6 +23,8 @@ import (
 const (
 	// apiDrain is how long calls that are under way may take when the listener is reopened (Talos: internal/app/apid/service.go).
 	apiDrain = 10 * time.Second
+	// lastWords is how long answers may take to get out at the end of a boot; a real machine takes longer than that to stop.
+	lastWords = 500 * time.Millisecond
 	// certificateLife is half of a certificate's validity, after which it is issued anew.
 	certificateLife = 12 * time.Hour
 	// trustdRetry is how long a worker waits between two attempts to get its certificate.
@@ -83,7 +85,13 @@ func (a *api) state() (listening bool, mode string) {
 
 // loop keeps the listener as it should be until the boot ends.
 func (a *api) loop(ctx context.Context) {
-	defer a.close(0)
+	defer func() {
+		if a.boot.isOrderly() {
+			a.close(lastWords, nil)
+		} else {
+			a.close(0, nil)
+		}
+	}()
 	ticker := time.NewTicker(certificateLife)
 	defer ticker.Stop()
 	var retry <-chan time.Time
@@ -116,7 +124,7 @@ func (a *api) reconcile(ctx context.Context) error {
 	}
 	if a.openMode != "" && (a.openMode != want.mode || a.openAt != address) {
 		// Old connections end with the old listener; nobody can connect meanwhile.
-		a.close(apiDrain)
+		a.close(apiDrain, ctx.Done())
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -237,8 +245,8 @@ func (a *api) open(ctx context.Context, mode string, address netip.AddrPort) err
 	return nil
 }
 
-// close ends the listener; calls that are under way get the given time.
-func (a *api) close(drain time.Duration) {
+// close ends the listener; calls that are under way get the given time, unless that is cut short.
+func (a *api) close(drain time.Duration, cut <-chan struct{}) {
 	a.mu.Lock()
 	server, served := a.server, a.served
 	a.server, a.mode, a.served = nil, "", nil
@@ -260,7 +268,7 @@ func (a *api) close(drain time.Duration) {
 		select {
 		case <-drained:
 		case <-timer.C:
-		case <-a.boot.ctx.Done():
+		case <-cut:
 		}
 		timer.Stop()
 		server.Stop()

@@ -70,6 +70,7 @@ type boot struct {
 	rollback   context.CancelFunc
 	rebooting  bool
 	closed     bool
+	orderly    bool
 	booted     bool
 	apiOpen    bool
 	hostname   string
@@ -151,7 +152,7 @@ func (b *boot) run(ctx context.Context) ending {
 	case end = <-b.end:
 	}
 	b.mu.Lock()
-	b.closed = true
+	b.closed, b.orderly = true, !cut
 	rt, rollback := b.runtime, b.rollback
 	b.runtime = nil
 	b.mu.Unlock()
@@ -169,6 +170,13 @@ func (b *boot) run(ctx context.Context) ending {
 	b.work.Wait()
 	b.log.Info("boot ended", "powerCut", cut, "powerOff", end.powerOff)
 	return end
+}
+
+// isOrderly tells whether the boot ended by itself, not by a power cut.
+func (b *boot) isOrderly() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.orderly
 }
 
 // workloadStopTimeout bounds the orderly stop of etcd and the kube-apiserver.

@@ -91,6 +91,7 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		counted := l.node.traffic.accepted(c)
+		l.node.notify()
 		if !l.node.faults.hold(counted) {
 			return counted, nil
 		}
