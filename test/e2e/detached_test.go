@@ -27,7 +27,7 @@ func detachedStack(t *testing.T, s *suite) {
 		}
 	})
 	dir := filepath.Join(folder, "stack")
-	s.must(t, "", "localstack", "up", "--state", dir, "--machines", "2", "--detach")
+	printed := s.must(t, "", "localstack", "up", "--state", dir, "--machines", "2", "--detach")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), bound(stopFor)) // the story's own has ended
 		defer cancel()
@@ -46,6 +46,11 @@ func detachedStack(t *testing.T, s *suite) {
 	if out := s.must(t, "", "localstack", "env", "--state", dir); !strings.Contains(out, "export KUBECONFIG="+filepath.Join(dir, "kubeconfig")) {
 		t.Errorf("env says %q", out)
 	}
+	if commands := commandsIn(printed); len(commands) < 8 {
+		t.Errorf("it printed the commands %q:\n%s", commands, printed)
+	} else {
+		shell(t, commands)
+	}
 	if out := s.must(t, filepath.Join(dir, "viewer.kubeconfig"), "kubectl", "get", "talosmachines", "-o", "name"); strings.Count(out, "\n") != 2 {
 		t.Errorf("the second stack has the machines %q, want two", out)
 	}
@@ -53,6 +58,18 @@ func detachedStack(t *testing.T, s *suite) {
 		t.Errorf("a second up in the same folder: status %d, %q", r.status, r.err)
 	}
 	expectNoTrace(t, s, state.Dir(dir))
+}
+
+// commandsIn are the lines after comments: what a person copies.
+func commandsIn(printed string) []string {
+	var out []string
+	lines := strings.Split(printed, "\n")
+	for i, line := range lines[:len(lines)-1] {
+		if strings.HasPrefix(line, "# ") {
+			out = append(out, lines[i+1])
+		}
+	}
+	return out
 }
 
 // expectNoTrace ends a stack and checks that exactly its processes are gone.

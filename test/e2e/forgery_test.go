@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,20 +169,14 @@ func (s *suite) bind(t *testing.T, user, role string) {
 func mutatingPolicy(t *testing.T, s *suite) {
 	m := s.take(t, 1)[0]
 	s.hold(t, m.Name)
-	s.flipRole(t)
 	decided := s.decided(t, s.get(t, m.Name), v1alpha1.RoleWorker, "flipped")
-	// Every API server learns of the policy in its own time; a dry run by each shows that it did.
-	for n := range s.stack.Replicas() {
-		direct := client(t, s.stack.Direct(person(t, s.stack, "operator"), n))
-		eventually(t, time.Minute, func() error {
-			if err := patchApproval(t.Context(), direct, decided, metav1.DryRunAll); err == nil {
-				return fmt.Errorf("ichor-apiserver %d lets a dry run pass", n+1)
-			} else if !apierrors.IsForbidden(err) {
-				return fmt.Errorf("ichor-apiserver %d: %w", n+1, err)
-			}
-			return nil
-		})
-	}
+	remove := s.flipRole(t)
+	s.everyServerAnswers(t, decided, func(err error) error {
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it answers a dry run with %v, want 403", err)
+		}
+		return nil
+	})
 	if err := patchApproval(t.Context(), s.operator, decided); !apierrors.IsForbidden(err) {
 		t.Errorf("answer %v, want 403", err)
 	}
@@ -191,10 +186,28 @@ func mutatingPolicy(t *testing.T, s *suite) {
 			t.Errorf("the worker holds a slot of a control plane: %+v", slot)
 		}
 	}
+	remove()
+	s.everyServerAnswers(t, decided, func(err error) error { return err })
 }
 
-// flipRole makes a policy that turns every approved worker into a control plane, until the story ends.
-func (s *suite) flipRole(t *testing.T) {
+// everyServerAnswers waits until a dry run of an approval ends as wanted at every API server: each learns of a policy in
+// its own time.
+func (s *suite) everyServerAnswers(t *testing.T, decided *v1alpha1.TalosMachine, wanted func(error) error) {
+	t.Helper()
+	for n := range s.stack.Replicas() {
+		direct := client(t, s.stack.Direct(person(t, s.stack, "operator"), n))
+		eventually(t, time.Minute, func() error {
+			if err := wanted(patchApproval(t.Context(), direct, decided, metav1.DryRunAll)); err != nil {
+				return fmt.Errorf("ichor-apiserver %d: %w", n+1, err)
+			}
+			return nil
+		})
+	}
+}
+
+// flipRole makes a policy that turns every approved worker into a control plane; it is removed by the returned function,
+// or when the story ends.
+func (s *suite) flipRole(t *testing.T) (remove func()) {
 	t.Helper()
 	const name = "e2e-flip-role"
 	fail, never := admissionv1.Fail, admissionv1.NeverReinvocationPolicy
@@ -228,12 +241,14 @@ func (s *suite) flipRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), bound(10*time.Second)) // the story's own has ended
+	remove = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), bound(10*time.Second)) // the story's own may have ended
 		defer cancel()
 		err := errors.Join(bindings.Delete(ctx, name, metav1.DeleteOptions{}), policies.Delete(ctx, name, metav1.DeleteOptions{}))
 		if err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(remove)
+	return remove
 }

@@ -16,22 +16,11 @@ import (
 
 // newcomer types what `make run` printed, line by line in one shell that stops at the first failure.
 func newcomer(t *testing.T, s *suite) {
-	script := "set -e\n"
+	var commands []string
 	for _, suggestion := range s.stack.Suggestions() {
-		script += "echo '$ " + strings.ReplaceAll(suggestion.Command, "'", `'\''`) + "'\n" + suggestion.Command + "\n"
+		commands = append(commands, suggestion.Command)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), bound(3*time.Minute))
-	defer cancel()
-	shell := exec.CommandContext(ctx, "sh", "-c", script)
-	output, err := shell.CombinedOutput()
-	if err != nil {
-		t.Fatalf("what was printed fails: %v\n%s", err, output)
-	}
-	for _, want := range []string{"FIELDS:", "addressing", "worker-1", "condition met", `"subresource":"approval"`} {
-		if !strings.Contains(string(output), want) {
-			t.Errorf("the output has no %q:\n%s", want, output)
-		}
-	}
+	shell(t, commands)
 
 	m := s.at(t, s.stack.Fleet().Machines[1].Addr())
 	if m.Spec.Approval == nil || m.Spec.Approval.By != "operator" {
@@ -40,6 +29,26 @@ func newcomer(t *testing.T, s *suite) {
 	s.expectNode(t, m, "worker-1")
 	s.expectApprovedDisk(t, m)
 	s.expectOneApply(t, m)
+}
+
+// shell runs what a newcomer is told to type, in one shell that stops at the first failure.
+func shell(t *testing.T, commands []string) {
+	t.Helper()
+	script := "set -e\n"
+	for _, command := range commands {
+		script += "echo '$ " + strings.ReplaceAll(command, "'", `'\''`) + "'\n" + command + "\n"
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bound(3*time.Minute))
+	defer cancel()
+	output, err := exec.CommandContext(ctx, "sh", "-c", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("what was printed fails: %v\n%s", err, output)
+	}
+	for _, want := range []string{"FIELDS:", "addressing", "worker-1", "condition met", `"subresource":"approval"`} {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("the output has no %q:\n%s", want, output)
+		}
+	}
 }
 
 // expectNode checks that the machine became a Node of this name that is Ready.
