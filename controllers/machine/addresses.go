@@ -4,6 +4,7 @@ package machine
 
 import (
 	"net/netip"
+	"net/url"
 	"slices"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -90,4 +91,15 @@ func inOwnNetwork(m *v1alpha1.TalosMachine, address netip.Addr) bool {
 		prefix, err := netip.ParsePrefix(text)
 		return err == nil && prefix.Contains(address)
 	})
+}
+
+// hasHost tells whether the host of a URL is an IP address.
+func hasHost(text, address string) bool {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	have, err := netip.ParseAddr(parsed.Hostname())
+	want, err2 := netip.ParseAddr(address)
+	return err == nil && err2 == nil && have == want
 }

@@ -17,6 +17,7 @@ const (
 	reasonLeavingMaintenance = "LeavingMaintenance"
 	reasonRemoving           = "Removing"
 	reasonReset              = "Reset"
+	reasonResetting          = "Resetting"
 )
 
 // maxMessage bounds what a peer's words take up in a condition.

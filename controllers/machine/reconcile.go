@@ -118,11 +118,11 @@ func (v *visit) findCluster() bool {
 	name := v.m.Spec.ClusterRef.Name
 	cluster, err := v.clusters.Get(name)
 	if err != nil {
-		v.block(v1alpha1.ReasonClusterMissing, fmt.Sprintf("there is no TalosCluster %s; create it, or remove the machine", name), pollSlow)
+		v.block(v1alpha1.ReasonClusterMissing, fmt.Sprintf("there is no TalosCluster %s; create it, or, to let the machine go as it is, set spec.deletionPolicy to Orphan and delete this object", name), pollSlow)
 		return false
 	}
 	if approval := v.m.Spec.Approval; approval != nil && approval.ClusterUID != "" && approval.ClusterUID != cluster.UID {
-		v.block(v1alpha1.ReasonClusterReplaced, fmt.Sprintf("the machine was approved into another TalosCluster of the name %s, which is gone; remove the machine and approve it into this one", name), pollSlow)
+		v.block(v1alpha1.ReasonClusterReplaced, fmt.Sprintf("the machine was approved into another TalosCluster of the name %s, which is gone; nothing is done to it. Set spec.deletionPolicy to Orphan and delete this object, reset the machine by hand, and approve it into this one when it is found", name), pollSlow)
 		return false
 	}
 	v.cluster = cluster

@@ -7,23 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
 )
 
-// conditionReset is True from when the machine accepted to be wiped.
+// conditionReset is Unknown from when the machine is about to be told to wipe itself, and True from when it accepted.
 const conditionReset = "Reset"
 
 // resetSilence is how long a machine that was reset may be silent before it is taken as gone: it comes back in
 // maintenance mode, perhaps at another address, where it is found as a new machine.
 const resetSilence = 5 * time.Minute
+
+// resetPatience is how long a machine that was told to wipe itself may go on running before it is told again.
+const resetPatience = time.Minute
 
 // resetter is a node that can be wiped.
 type resetter interface {
@@ -38,7 +42,7 @@ func (v *visit) remove(ctx context.Context) error {
 		return nil
 	}
 	adopted := v.m.Spec.Origin == v1alpha1.MachineAdopted
-	untouched := v.m.Spec.ApprovalState != v1alpha1.ApprovalApproved || !adopted && !sent(v.m)
+	untouched := v.m.Spec.ApprovalState != v1alpha1.ApprovalApproved || !adopted && !touched(v.m)
 	if untouched || v.m.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
 		return v.letGo(ctx)
 	}
@@ -62,6 +66,12 @@ func (v *visit) remove(ctx context.Context) error {
 	}
 }
 
+// touched tells whether the machine was ever sent a configuration, or may have been. One that was wiped meanwhile has no
+// record of that; its versions and its Node stay.
+func touched(m *v1alpha1.TalosMachine) bool {
+	return sent(m) || m.Status.SettledVersions != nil || m.Status.NodeName != ""
+}
+
 // letGo takes the finalizer off, which ends the object.
 func (v *visit) letGo(ctx context.Context) error {
 	if err := v.save(ctx); err != nil {
@@ -77,29 +87,79 @@ func (v *visit) letGo(ctx context.Context) error {
 	return nil
 }
 
-// reset wipes a machine that runs, if that leaves etcd with a quorum.
+// reset wipes a machine that runs, if that leaves etcd with a quorum. That it is about to be wiped is written down before
+// it is told, so that no second one is while the answer is awaited.
 func (v *visit) reset(ctx context.Context, found *sighting) error {
 	v.describe(found.facts)
-	if stage := found.facts.Stage.Stage; isTrue(v.m, conditionReset) && stage != v1alpha1.StageRunning {
+	if stage := found.facts.Stage.Stage; leaving(v.m) && (stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, conditionReset).LastTransitionTime.Time) < resetPatience) {
 		v.removing(reasonReset, fmt.Sprintf("the machine is being wiped (%s)", stage), pollFast)
 		return nil
 	}
-	if why, err := v.keepsQuorum(ctx, found); err != nil || why != "" {
-		v.removing(reasonEtcdUnhealthy, why, pollWaiting)
+	d, why, err := v.plan(ctx, found)
+	if err != nil {
 		return err
 	}
+	if why != "" {
+		v.removing(reasonEtcdUnhealthy, why, pollWaiting)
+		return nil
+	}
+	defer d.close()
 	node, ok := found.node.(resetter)
 	if !ok {
 		return errors.New("the connection to the machine can't reset it")
 	}
-	if err := node.Reset(ctx, true); err != nil {
-		v.removing(v1alpha1.ReasonRefusedByMachine, fmt.Sprintf("the machine refused to be wiped: %s", err), pollSlow)
-		return nil
+	if v.m.Spec.Role == v1alpha1.RoleControlPlane {
+		if !v.turns.claimLeave(v.m.UID) {
+			v.removing(reasonEtcdUnhealthy, "control planes leave one at a time, and another one is about to", pollWaiting)
+			return nil
+		}
+		defer v.turns.releaseLeave(v.m.UID)
+		other, err := v.othersLeave(ctx)
+		if err != nil {
+			return err
+		}
+		if other != "" {
+			v.removing(reasonEtcdUnhealthy, fmt.Sprintf("control planes leave one at a time, and machine %s is leaving", other), pollWaiting)
+			return nil
+		}
 	}
-	v.tell(corev1.EventTypeNormal, reasonReset, "the machine is being wiped: its Node is drained, and the system disk erased; user disks are kept")
-	setTrue(v.m, conditionReset, reasonReset, "the machine accepted to be wiped")
-	v.removing(reasonReset, "the machine is being wiped", pollFast)
+	v.setReset(metav1.ConditionUnknown, reasonResetting, "the machine is being told to wipe itself")
+	v.removing(reasonResetting, "the machine is being told to wipe itself", pollFast)
+	if err := v.save(ctx); err != nil {
+		return err
+	}
+	return v.sendReset(context.WithoutCancel(ctx), node, d)
+}
+
+// sendReset carries a departure out and writes down what became of it. Its calls have bounds of their own.
+func (v *visit) sendReset(ctx context.Context, node resetter, d *departure) error {
+	if d.member != nil {
+		if err := d.peer.EtcdRemoveMember(ctx, d.member.ID); err != nil {
+			v.setReset(metav1.ConditionFalse, reasonEtcdUnhealthy, "its etcd member could not be removed")
+			v.removing(reasonEtcdUnhealthy, fmt.Sprintf("etcd member %x of the machine could not be removed: %s", d.member.ID, err), pollWaiting)
+			return nil
+		}
+	}
+	switch err := node.Reset(ctx, d.graceful); {
+	case err == nil:
+		v.tell(corev1.EventTypeNormal, reasonReset, "the machine is being wiped: the system disk is erased, user disks are kept")
+		v.setReset(metav1.ConditionTrue, reasonReset, "the machine accepted to be wiped")
+		v.removing(reasonReset, "the machine is being wiped", pollFast)
+	case talos.IsLost(err):
+		v.removing(reasonResetting, fmt.Sprintf("whether the machine is being wiped isn't known: %s", err), pollFast)
+	default:
+		v.setReset(metav1.ConditionFalse, v1alpha1.ReasonRefusedByMachine, "the machine refused to be wiped")
+		v.removing(v1alpha1.ReasonRefusedByMachine, fmt.Sprintf("the machine refused to be wiped: %s", err), pollSlow)
+	}
 	return nil
+}
+
+// setReset writes the condition Reset with the time at which it was written: what is waited for counts from there.
+func (v *visit) setReset(status metav1.ConditionStatus, reason, message string) {
+	meta.RemoveStatusCondition(&v.m.Status.Conditions, conditionReset)
+	meta.SetStatusCondition(&v.m.Status.Conditions, metav1.Condition{
+		Type: conditionReset, Status: status, Reason: reason, Message: message, ObservedGeneration: v.m.Generation, LastTransitionTime: *v.timestamp(),
+	})
 }
 
 func (v *visit) removing(reason, message string, after time.Duration) {
@@ -107,57 +167,9 @@ func (v *visit) removing(reason, message string, after time.Duration) {
 	v.after = after
 }
 
-// keepsQuorum tells why a control plane can't leave etcd now: the healthy voters that stay have to be a quorum of the
-// voters that stay.
-func (v *visit) keepsQuorum(ctx context.Context, found *sighting) (string, error) {
-	if v.m.Spec.Role != v1alpha1.RoleControlPlane {
-		return "", nil
-	}
-	members, err := found.node.EtcdMembers(ctx)
-	if err != nil {
-		return "etcd can't be asked for its members: " + err.Error(), nil
-	}
-	all, err := v.machines.List(labels.Everything())
-	if err != nil {
-		return "", fmt.Errorf("list machines: %w", err)
-	}
-	return quorumWithout(v.m, found.facts.Hostname, members, all), nil
-}
-
-func quorumWithout(m *v1alpha1.TalosMachine, hostname string, members []talos.EtcdMember, all []*v1alpha1.TalosMachine) string {
-	ready := map[string]bool{}
-	for _, other := range all {
-		if other.UID == m.UID || other.Spec.Role != v1alpha1.RoleControlPlane || other.Spec.ClusterRef.Name != m.Spec.ClusterRef.Name {
-			continue
-		}
-		if other.DeletionTimestamp != nil && isTrue(other, conditionReset) {
-			return fmt.Sprintf("control planes leave one at a time, and machine %s is leaving", other.Name)
-		}
-		if isTrue(other, v1alpha1.ConditionReady) {
-			ready[other.Status.Hostname] = true
-		}
-	}
-	voters, healthy := 0, 0
-	for _, member := range members {
-		if member.Learner {
-			return fmt.Sprintf("etcd member %s is a learner; nothing leaves until it votes", member.Hostname)
-		}
-		if member.Hostname == hostname {
-			continue
-		}
-		voters++
-		if ready[member.Hostname] {
-			healthy++
-		}
-	}
-	if quorum := voters/2 + 1; voters == 0 || healthy < quorum {
-		return fmt.Sprintf("%d of the %d etcd members that would stay are Ready, %d are needed; bring them up first, or set spec.deletionPolicy to Orphan to leave the machine as it is", healthy, voters, quorum)
-	}
-	return ""
-}
-
 // removeReset ends the removal of a machine that is back in maintenance mode. It is recognised by a connection that
-// nothing is written over.
+// nothing is written over. One that was not told to wipe itself may still be on its way out of maintenance mode, or be
+// another that claims its place.
 func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 	facts, err := v.readMaintenance(ctx, found)
 	if err != nil {
@@ -167,17 +179,39 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 	if !same(v.m.Spec.Identity, facts.Identity) {
 		return v.removeSilent(ctx, found)
 	}
+	if isTrue(v.m, conditionReset) {
+		return v.forget(ctx)
+	}
+	if wait := v.undecided(); wait > 0 {
+		v.removing(v1alpha1.ReasonApplying, "finding out whether the configuration that was being sent has arrived", wait)
+		return nil
+	}
+	record := v.m.Status.Provisioning
+	if record != nil && record.IntendedAt != nil && record.Fingerprint == string(found.probe.Fingerprint) {
+		v.removing(reasonLeavingMaintenance, fmt.Sprintf("the machine at %s was sent a configuration since it booted, and may be about to install it; it is wiped once it runs. Reboot it if it doesn't go on, or set spec.deletionPolicy to Orphan to leave it as it is", found.address), pollWaiting)
+		return nil
+	}
+	if v.mayBeImpostor(found) {
+		signs, err := v.signsOfLife(found)
+		if err != nil {
+			return err
+		}
+		if len(signs) > 0 {
+			v.removing(v1alpha1.ReasonWiped, fmt.Sprintf("a machine in maintenance mode answers at %s in this one's place, but this one may be alive: %s; %s", found.address, strings.Join(signs, "; "), vouchFor(found)), pollWaiting)
+			return nil
+		}
+	}
 	return v.forget(ctx)
 }
 
 // removeSilent waits for a machine that doesn't answer; one that accepted to be wiped isn't waited for for ever.
 func (v *visit) removeSilent(ctx context.Context, found *sighting) error {
-	if condition := find(v.m, conditionReset); condition != nil && condition.Status == metav1.ConditionTrue {
+	if condition := find(v.m, conditionReset); leaving(v.m) {
 		if v.now.Sub(condition.LastTransitionTime.Time) <= resetSilence {
-			v.removing(reasonReset, "the machine was wiped and is expected back in maintenance mode", pollFast)
+			v.removing(reasonReset, "the machine was told to wipe itself and is expected back in maintenance mode", pollFast)
 			return nil
 		}
-		v.tell(corev1.EventTypeWarning, reasonReset, "the machine accepted to be wiped and was not seen since; it is found again where it comes back")
+		v.tell(corev1.EventTypeWarning, reasonReset, "the machine was told to wipe itself and was not seen since; it is found again where it comes back")
 		return v.forget(ctx)
 	}
 	v.removing(v1alpha1.ReasonUnreachable, "the machine doesn't answer, so it can't be wiped: "+found.message+"; to give it up as it is, set spec.deletionPolicy to Orphan", pollWaiting)

@@ -5,12 +5,10 @@ package machine
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
@@ -111,47 +109,138 @@ func TestAMachineThatWasWipedAndComesBackElsewhere(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneLeavesOnlyIfEtcdKeepsItsQuorum(t *testing.T) {
+// backInMaintenance puts a machine that was sent a configuration into maintenance mode.
+func backInMaintenance(fingerprint talos.Fingerprint) func(*talostest.State) {
+	return func(state *talostest.State) {
+		state.Mode, state.Fingerprint = talostest.Maintenance, fingerprint
+		state.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageMaintenance, Ready: true}
+	}
+}
+
+func TestAMachineThatIsAboutToInstallIsNotLetGo(t *testing.T) {
 	t.Parallel()
-	member := func(name string, learner bool) talos.EtcdMember {
-		return talos.EtcdMember{Hostname: name, Learner: learner}
-	}
-	machine := func(name string, ready bool) *v1alpha1.TalosMachine {
-		m := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-		m.Spec.Role, m.Spec.ClusterRef.Name, m.Status.Hostname = v1alpha1.RoleControlPlane, "prod", name
-		if ready {
-			setTrue(m, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
-		}
-		return m
-	}
-	leaving := func(m *v1alpha1.TalosMachine) *v1alpha1.TalosMachine {
-		deleting(m)
-		setTrue(m, conditionReset, reasonReset, "")
-		return m
-	}
-	for name, tc := range map[string]struct {
-		members []talos.EtcdMember
-		others  []*v1alpha1.TalosMachine
-		want    string
-	}{
-		"three, all well":      {members: []talos.EtcdMember{member("a", false), member("b", false), member("c", false)}, others: []*v1alpha1.TalosMachine{machine("b", true), machine("c", true)}},
-		"three, one down":      {members: []talos.EtcdMember{member("a", false), member("b", false), member("c", false)}, others: []*v1alpha1.TalosMachine{machine("b", true), machine("c", false)}, want: "1 of the 2 etcd members that would stay are Ready, 2 are needed"},
-		"the last one":         {members: []talos.EtcdMember{member("a", false)}, want: "0 of the 0"},
-		"a learner":            {members: []talos.EtcdMember{member("a", false), member("b", true)}, others: []*v1alpha1.TalosMachine{machine("b", true)}, want: "is a learner"},
-		"another is leaving":   {members: []talos.EtcdMember{member("a", false), member("b", false)}, others: []*v1alpha1.TalosMachine{leaving(machine("b", true))}, want: "one at a time"},
-		"a member nobody runs": {members: []talos.EtcdMember{member("a", false), member("b", false), member("x", false)}, others: []*v1alpha1.TalosMachine{machine("b", true)}, want: "1 of the 2"},
-		"five, one down": {
-			members: []talos.EtcdMember{member("a", false), member("b", false), member("c", false), member("d", false), member("e", false)},
-			others:  []*v1alpha1.TalosMachine{machine("b", true), machine("c", true), machine("d", true), machine("e", false)},
-		},
-	} {
+	for name, fault := range map[string]talostest.Fault{"it took its configuration": talostest.NoFault, "the answer was lost": talostest.LoseAnswer} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			me := machine("a", true)
-			got := quorumWithout(me, "a", tc.members, append(tc.others, me))
-			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("want %q, got %q", tc.want, got)
+			s := newStack(t)
+			machine := s.add(11)
+			s.machines[machine].Do(func(state *talostest.State) { state.Fault = fault })
+			s.mustReconcile(machine)
+			s.machines[machine].Do(backInMaintenance("fp-11-1"))
+			s.changeMachine(machine, deleting)
+			for range 3 {
+				s.mustReconcile(machine)
+				s.clock.Step(applyWindow)
+			}
+			if s.let(machine) {
+				t.Fatal("it was let go between its configuration and its installation")
+			}
+			wantCondition(t, s.get(machine), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonLeavingMaintenance, "Orphan")
+			// Another boot in maintenance mode never installed anything.
+			s.machines[machine].Do(backInMaintenance("fp-11-2"))
+			s.mustReconcile(machine)
+			if !s.let(machine) {
+				t.Errorf("still held: %s", describeConditions(s.get(machine)))
 			}
 		})
+	}
+}
+
+func TestAnImpostorDoesntEndTheRemovalOfAMachineThatLives(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	claims := s.machines[machine].Snapshot().Facts
+	s.world.Put("10.0.0.12", talostest.NewMachine(talostest.State{Mode: talostest.Maintenance, Fingerprint: "impostor", Facts: claims}))
+	s.changeMachine(machine, func(m *v1alpha1.TalosMachine) { m.Status.Addresses = append(m.Status.Addresses, "10.0.0.12") })
+	s.changeMachine(machine, deleting)
+	s.machines[machine].Do(func(state *talostest.State) { state.Unreadable = true })
+	s.mustReconcile(machine)
+	s.world.Put("10.0.0.11", nil) // and its kubelet still reports
+	s.mustReconcile(machine)
+	if s.let(machine) {
+		t.Errorf("a living machine was let go without being wiped: %s", describeConditions(s.get(machine)))
+	}
+}
+
+func TestThatAMachineIsToBeWipedIsKnownBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	s.changeMachine(machine, deleting)
+	known := false
+	s.machines[machine].Do(func(state *talostest.State) {
+		state.OnReset = func() { known = leaving(s.get(machine)) }
+		state.ResetErr = context.DeadlineExceeded
+	})
+	m := s.mustReconcile(machine)
+	if condition := find(m, conditionReset); !known || condition == nil || condition.Status != metav1.ConditionUnknown {
+		t.Fatalf("known before: %v; %s", known, describeConditions(m))
+	}
+	// The answer was lost and the machine isn't seen again: what is waited for counts from when it was told.
+	s.world.Put("10.0.0.11", nil)
+	s.clock.Step(resetSilence + time.Minute)
+	s.mustReconcile(machine)
+	if !s.let(machine) {
+		t.Errorf("still held: %s", describeConditions(s.get(machine)))
+	}
+}
+
+func TestAMachineThatGoesOnRunningIsToldAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	s.changeMachine(machine, deleting)
+	told := 0
+	s.machines[machine].Do(func(state *talostest.State) {
+		state.OnReset = func() { told++ }
+		state.ResetErr = context.DeadlineExceeded
+	})
+	s.mustReconcile(machine)
+	s.mustReconcile(machine)
+	if told != 1 {
+		t.Errorf("told %d times at once", told)
+	}
+	s.clock.Step(resetPatience + time.Second)
+	s.mustReconcile(machine)
+	if told != 2 {
+		t.Errorf("told %d times, want 2", told)
+	}
+}
+
+func TestAWipedMachineThatIsRemovedBeforeItIsProvisionedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	s.wipe(machine)
+	s.mustReconcile(machine)
+	s.registerNode("node-11", "10.0.0.11")
+	s.changeMachine(machine, deleting)
+	s.mustReconcile(machine)
+	nodes, err := s.kube.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 0 || !s.let(machine) {
+		t.Errorf("Nodes left: %d (%v), finalizer gone: %v; %s", len(nodes.Items), err, s.let(machine), describeConditions(s.get(machine)))
+	}
+}
+
+func TestAMachineOfAClusterThatIsGoneCanBeLetGo(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	s.changeMachine(machine, func(m *v1alpha1.TalosMachine) { m.Spec.Approval.ClusterUID = "another" })
+	s.changeMachine(machine, deleting)
+	wantCondition(t, s.mustReconcile(machine), v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonClusterReplaced, "spec.deletionPolicy to Orphan")
+	if s.let(machine) {
+		t.Fatal("let go at once")
+	}
+	s.changeMachine(machine, func(m *v1alpha1.TalosMachine) { m.Spec.DeletionPolicy = v1alpha1.DeletionOrphan })
+	s.mustReconcile(machine)
+	if !s.let(machine) || s.machines[machine].Snapshot().Resets != 0 {
+		t.Errorf("finalizer gone: %v, resets: %d", s.let(machine), s.machines[machine].Snapshot().Resets)
 	}
 }

@@ -28,6 +28,8 @@ type turns struct {
 	claims map[types.UID]v1alpha1.MachineRole
 	// live is the control plane that is being configured while it runs.
 	live types.UID
+	// leaving is the control plane that is about to be told to wipe itself.
+	leaving types.UID
 }
 
 func newTurns() *turns { return &turns{claims: map[types.UID]v1alpha1.MachineRole{}} }
@@ -47,6 +49,27 @@ func (t *turns) claimLive(m *v1alpha1.TalosMachine, all []*v1alpha1.TalosMachine
 	}
 	t.live = m.UID
 	return true
+}
+
+// claimLeave asks for a control plane's turn to leave. It lasts until it is released: by then the machine's object shows
+// that it is leaving, or it isn't.
+func (t *turns) claimLeave(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leaving != "" {
+		return false
+	}
+	t.leaving = uid
+	return true
+}
+
+// releaseLeave gives the turn of claimLeave back.
+func (t *turns) releaseLeave(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leaving == uid {
+		t.leaving = ""
+	}
 }
 
 // releaseLive gives the turn of claimLive back.

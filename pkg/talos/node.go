@@ -121,6 +121,8 @@ type ConfiguredNode interface {
 	Bootstrap(ctx context.Context) error
 	// EtcdMembers asks the node's own etcd.
 	EtcdMembers(ctx context.Context) ([]EtcdMember, error)
+	// EtcdRemoveMember lets the node's etcd remove another member. A member that is gone is no error.
+	EtcdRemoveMember(ctx context.Context, id uint64) error
 	// Kubeconfig returns an admin kubeconfig.
 	Kubeconfig(ctx context.Context) ([]byte, error)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -124,4 +125,27 @@ func (n *node) EtcdMembers(ctx context.Context) ([]EtcdMember, error) {
 		}
 		return members, nil
 	})
+}
+
+// Talos wraps etcd's own answer for a member that isn't there in a code of its own; etcd's words stay.
+// Source: Talos, internal/app/machined/internal/server/v1alpha1 (EtcdRemoveMemberByID); etcd, api/v3rpc/rpctypes.ErrMemberNotFound.
+const memberNotFound = "member not found"
+
+func (n *node) EtcdRemoveMember(ctx context.Context, id uint64) error {
+	_, err := within(ctx, n, n.options.WriteTimeout, "removing an etcd member", func(ctx context.Context) (struct{}, error) {
+		answer, err := n.machine.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: id})
+		if Code(err) == codes.NotFound || err != nil && strings.Contains(err.Error(), memberNotFound) {
+			return struct{}{}, nil
+		}
+		if err != nil {
+			return struct{}{}, err
+		}
+		for _, message := range answer.GetMessages() {
+			if text := message.GetMetadata().GetError(); text != "" {
+				return struct{}{}, errors.New(oneLine(text))
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -62,8 +63,12 @@ type State struct {
 	// BootstrapErr is answered instead of bootstrapping.
 	BootstrapErr error
 	Kubeconfig   []byte
-	// Resets counts graceful resets.
-	Resets int
+	// Resets counts resets, Ungraceful those of them that left etcd to others.
+	Resets, Ungraceful int
+	// OnReset is called when the machine is told to wipe itself, before it does.
+	OnReset func()
+	// ResetErr is answered instead of wiping.
+	ResetErr error
 	// Live machines take a configuration without leaving their mode, as running ones do.
 	Live bool
 	// Unreadable machines let the cluster's clients in and answer nothing, as busy ones do.
@@ -212,6 +217,17 @@ func (c *connection) EtcdMembers(context.Context) ([]talos.EtcdMember, error) {
 	return members, err
 }
 
+// EtcdRemoveMember removes a member from the list of this machine's etcd.
+func (c *connection) EtcdRemoveMember(_ context.Context, id uint64) error {
+	return c.do(func(s *State) error {
+		if len(s.Members) == 0 {
+			return errors.New("etcd is not running")
+		}
+		s.Members = slices.DeleteFunc(slices.Clone(s.Members), func(member talos.EtcdMember) bool { return member.ID == id })
+		return nil
+	})
+}
+
 func (c *connection) Kubeconfig(context.Context) ([]byte, error) {
 	var kubeconfig []byte
 	err := c.do(func(s *State) error {
@@ -225,9 +241,18 @@ func (c *connection) Kubeconfig(context.Context) ([]byte, error) {
 }
 
 // Reset wipes the machine.
-func (c *connection) Reset(context.Context, bool) error {
+func (c *connection) Reset(_ context.Context, graceful bool) error {
+	if told := c.machine.Snapshot().OnReset; told != nil {
+		told()
+	}
 	return c.do(func(s *State) error {
+		if s.ResetErr != nil {
+			return s.ResetErr
+		}
 		s.Resets++
+		if !graceful {
+			s.Ungraceful++
+		}
 		s.Mode, s.Config = Maintenance, nil
 		s.Fingerprint = talos.Fingerprint(fmt.Sprintf("after-reset-%d", s.Resets))
 		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageMaintenance, Ready: true}

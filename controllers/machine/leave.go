@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/talos"
+)
+
+// departure is how a machine leaves its cluster.
+type departure struct {
+	// graceful leaves it to the machine to leave etcd, which its own etcd has to work for.
+	graceful bool
+	// peer removes the member instead, if there is one.
+	peer   talos.ConfiguredNode
+	member *talos.EtcdMember
+}
+
+func (d *departure) close() {
+	if d.peer != nil {
+		_ = d.peer.Close()
+	}
+}
+
+// plan finds out how a machine can leave, or why it can't now. A control plane whose own etcd doesn't answer, or doesn't
+// vote, is taken out of etcd by another one.
+func (v *visit) plan(ctx context.Context, found *sighting) (d *departure, why string, err error) {
+	if v.m.Spec.Role != v1alpha1.RoleControlPlane {
+		return &departure{graceful: true}, "", nil
+	}
+	all, err := v.machines.List(labels.Everything())
+	if err != nil {
+		return nil, "", fmt.Errorf("list machines: %w", err)
+	}
+	d = &departure{graceful: true}
+	members, own := found.node.EtcdMembers(ctx)
+	at := ownMember(v.m, found.facts.Hostname, members)
+	if own != nil || at < 0 || members[at].Learner {
+		d.graceful = false
+		peer, theirs, err := v.askPeer(ctx, all)
+		switch {
+		case err != nil && own != nil:
+			return nil, fmt.Sprintf("etcd can't be asked for its members: %s; and no other control plane that is Ready can: %s; to leave the machine as it is, set spec.deletionPolicy to Orphan", own, err), nil
+		case err != nil:
+			return nil, fmt.Sprintf("the machine is no voter of etcd, and no control plane that is Ready can take it out: %s; to leave the machine as it is, set spec.deletionPolicy to Orphan", err), nil
+		}
+		d.peer, members = peer, theirs
+		if at = ownMember(v.m, found.facts.Hostname, members); at >= 0 {
+			d.member = &members[at]
+		}
+	}
+	if why := quorumWithout(v.m, at, members, all); why != "" {
+		d.close()
+		return nil, why, nil
+	}
+	return d, "", nil
+}
+
+// askPeer lets another control plane that is Ready list the members of etcd.
+func (v *visit) askPeer(ctx context.Context, all []*v1alpha1.TalosMachine) (talos.ConfiguredNode, []talos.EtcdMember, error) {
+	credentials, err := v.Credentials.CredentialsFor(ctx, v.cluster.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	errs := []error{errors.New("there is none")}
+	for _, other := range all {
+		if !isPeer(v.m, other) || other.DeletionTimestamp != nil || !isTrue(other, v1alpha1.ConditionReady) || len(other.Status.Addresses) == 0 {
+			continue
+		}
+		node, members, err := v.membersAt(ctx, other.Status.Addresses[0], credentials)
+		if err == nil {
+			return node, members, nil
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) > 1 {
+		errs = errs[1:]
+	}
+	return nil, nil, errors.Join(errs...)
+}
+
+func (v *visit) membersAt(ctx context.Context, text string, credentials talos.Credentials) (talos.ConfiguredNode, []talos.EtcdMember, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	node, err := v.Dialer.DialConfigured(ctx, address, credentials)
+	if err != nil {
+		return nil, nil, err
+	}
+	members, err := node.EtcdMembers(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, node.Close())
+	}
+	return node, members, nil
+}
+
+// isPeer tells whether other is another control plane of the same cluster.
+func isPeer(m, other *v1alpha1.TalosMachine) bool {
+	return other.UID != m.UID && other.Spec.Role == v1alpha1.RoleControlPlane && other.Spec.ClusterRef.Name == m.Spec.ClusterRef.Name
+}
+
+// ownMember is the index of a machine's own member, or -1. A member that never started has no name, so its ID and address
+// tell as well.
+func ownMember(m *v1alpha1.TalosMachine, hostname string, members []talos.EtcdMember) int {
+	return slices.IndexFunc(members, func(member talos.EtcdMember) bool {
+		if name := member.Hostname; name != "" && (name == hostname || name == m.Status.NodeName) || m.Status.EtcdMemberID == strconv.FormatUint(member.ID, 16) {
+			return true
+		}
+		return slices.ContainsFunc(member.PeerURLs, func(url string) bool {
+			return slices.ContainsFunc(m.Status.Addresses, func(address string) bool { return hasHost(url, address) })
+		})
+	})
+}
+
+// quorumWithout tells why a control plane can't leave etcd now: the healthy voters that stay have to be a quorum of the
+// voters that stay. own is the index of its own member, -1 if it has none. A member that doesn't vote may always go.
+func quorumWithout(m *v1alpha1.TalosMachine, own int, members []talos.EtcdMember, all []*v1alpha1.TalosMachine) string {
+	ready := map[string]bool{}
+	for _, other := range all {
+		if !isPeer(m, other) {
+			continue
+		}
+		if leaving(other) {
+			return fmt.Sprintf("control planes leave one at a time, and machine %s is leaving", other.Name)
+		}
+		if isTrue(other, v1alpha1.ConditionReady) {
+			ready[other.Status.Hostname] = true
+		}
+	}
+	if own < 0 || members[own].Learner {
+		return ""
+	}
+	voters, healthy := 0, 0
+	for i, member := range members {
+		if i == own {
+			continue
+		}
+		if member.Learner {
+			return fmt.Sprintf("etcd member %s is a learner; nothing leaves until it votes", member.Hostname)
+		}
+		voters++
+		if ready[member.Hostname] {
+			healthy++
+		}
+	}
+	if quorum := voters/2 + 1; voters == 0 || healthy < quorum {
+		return fmt.Sprintf("%d of the %d etcd members that would stay are Ready, %d are needed; bring them up first, or set spec.deletionPolicy to Orphan to leave the machine as it is", healthy, voters, quorum)
+	}
+	return ""
+}
+
+// leaving tells whether a machine was told to wipe itself, or may have been.
+func leaving(m *v1alpha1.TalosMachine) bool {
+	condition := find(m, conditionReset)
+	return m.DeletionTimestamp != nil && condition != nil && condition.Status != metav1.ConditionFalse
+}
+
+// othersLeave asks the API itself, as the cache may be late, for another control plane that is leaving.
+func (v *visit) othersLeave(ctx context.Context) (string, error) {
+	list, err := v.Client.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list machines: %w", err)
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; isPeer(v.m, other) && leaving(other) {
+			return other.Name, nil
+		}
+	}
+	return "", nil
+}
