@@ -401,6 +401,31 @@ func TestEtcdIsNotBootstrappedTwice(t *testing.T) {
 	}
 }
 
+func TestWhatTheMachineRunsLaterIsIchorsToChange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.giveBundle()
+	if _, err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+	s.machine.Do(func(state *talostest.State) { state.Config = []byte("with a label") })
+	if _, err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSomebodyElseWasFaster(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.giveBundle()
+	s.machine.Do(func(state *talostest.State) {
+		state.OnApply = func() { s.machine.Do(func(state *talostest.State) { state.Config = []byte("foreign") }) }
+	})
+	if _, err := s.run(); err == nil || !strings.Contains(err.Error(), "somebody else configured it") {
+		t.Errorf("want a refusal, got %v", err)
+	}
+}
+
 func TestEtcdDataOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

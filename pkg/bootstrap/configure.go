@@ -164,19 +164,24 @@ func (r *run) recogniseConfigured(ctx context.Context) (bool, string, error) {
 }
 
 func (r *run) compareRunning(ctx context.Context, node talos.ConfiguredNode) (bool, string, error) {
+	record := &r.journal.Apply
+	if record.SeenAt != nil {
+		return true, "", nil
+	}
 	running, err := node.RunningConfiguration(ctx)
 	if err != nil {
 		return false, err.Error(), nil
 	}
-	if have, want := machineconfig.Hash(running), r.journal.Apply.ConfigHash; have != want {
+	if have, want := machineconfig.Hash(running), record.ConfigHash; have != want {
 		return false, "", fmt.Errorf("the machine at %s runs a configuration with hash %.12s, but %.12s was sent; somebody else configured it", r.reached, have, want)
 	}
-	if r.journal.Apply.DoneAt == nil {
-		now := r.now()
-		r.journal.Apply.DoneAt = &now
-		if err := r.journal.save(); err != nil {
-			return false, "", err
-		}
+	now := r.now()
+	record.SeenAt = &now
+	if record.DoneAt == nil {
+		record.DoneAt = &now
+	}
+	if err := r.journal.save(); err != nil {
+		return false, "", err
 	}
 	r.tell("the machine at %s runs its configuration", r.reached)
 	return true, "", nil

@@ -42,6 +42,8 @@ type applyRecord struct {
 	ConfigHash  string     `json:"configHash,omitempty"`
 	IntendedAt  *time.Time `json:"intendedAt,omitempty"`
 	DoneAt      *time.Time `json:"doneAt,omitempty"`
+	// SeenAt is when the machine was first seen to run it. What it runs later is Ichor's to change.
+	SeenAt *time.Time `json:"seenAt,omitempty"`
 }
 
 // etcdRecord is the bootstrap of etcd: announced, and seen to have worked.
