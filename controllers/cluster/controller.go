@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -76,13 +77,14 @@ func New(config Config) (*Controller, error) {
 	for _, each := range []struct {
 		informer cache.SharedIndexInformer
 		enqueue  func(any)
+		changed  func(was, is any)
 	}{
-		{config.Clusters.Informer(), c.enqueue},
-		{config.Machines.Informer(), c.enqueueMachine},
+		{config.Clusters.Informer(), c.enqueue, c.enqueueChanged},
+		{config.Machines.Informer(), c.enqueueMachine, func(_, now any) { c.enqueueMachine(now) }},
 	} {
 		registration, err := each.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    each.enqueue,
-			UpdateFunc: func(_, now any) { each.enqueue(now) },
+			UpdateFunc: each.changed,
 			DeleteFunc: each.enqueue,
 		})
 		if err != nil {
@@ -97,6 +99,26 @@ func (c *Controller) enqueue(object any) {
 	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.queue.Add(name)
 	}
+}
+
+// enqueueChanged leaves out updates of nothing but conditions, which are this controller's own: one whose words change
+// with every look would have the next look follow at once.
+func (c *Controller) enqueueChanged(before, now any) {
+	was, ok := before.(*v1alpha1.TalosCluster)
+	is, alsoOK := now.(*v1alpha1.TalosCluster)
+	if !ok || !alsoOK || was.ResourceVersion == is.ResourceVersion || !onlyConditions(was, is) {
+		c.enqueue(now)
+	}
+}
+
+// onlyConditions tells whether two versions of a cluster differ in conditions only.
+func onlyConditions(was, is *v1alpha1.TalosCluster) bool {
+	a, b := was.Status, is.Status
+	a.Conditions, b.Conditions = nil, nil
+	return was.UID == is.UID && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
+		equality.Semantic.DeepEqual(was.Spec, is.Spec) && equality.Semantic.DeepEqual(a, b) &&
+		equality.Semantic.DeepEqual(was.Annotations, is.Annotations) && equality.Semantic.DeepEqual(was.Labels, is.Labels) &&
+		equality.Semantic.DeepEqual(was.Finalizers, is.Finalizers)
 }
 
 // settle is how long changes of machines are gathered before their cluster is summed up: a search for machines changes

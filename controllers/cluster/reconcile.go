@@ -17,6 +17,7 @@ import (
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
+	"maesh.dev/ichor/pkg/talos"
 )
 
 const (
@@ -121,9 +122,10 @@ func (c *Controller) save(ctx context.Context, was, now *v1alpha1.TalosCluster) 
 	return nil
 }
 
+// set writes a condition, with the same words for the same cause.
 func set(cluster *v1alpha1.TalosCluster, kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: cluster.Generation,
+		Type: kind, Status: status, Reason: reason, Message: talos.Steady(message), ObservedGeneration: cluster.Generation,
 	})
 }
 

@@ -314,3 +314,32 @@ func TestAClusterIsLetGoWhenNothingIsLeft(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAPIThatFailsEachTimeAnewIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, nil)
+	port := 40000
+	s.controller.Available = func(context.Context) error {
+		port++
+		return fmt.Errorf("Get \"https://10.0.0.10:6443/readyz\": read tcp 10.0.0.9:%d->10.0.0.10:6443: read: connection reset by peer", port)
+	}
+	first := s.reconcile()
+	wantCondition(t, first, v1alpha1.ConditionAvailable, metav1.ConditionFalse, reasonUnavailable, "10.0.0.10:6443: read: connection reset")
+	s.api.ClearActions()
+	s.reconcile()
+	for _, action := range s.api.Actions() {
+		if action.GetVerb() == "update" {
+			t.Errorf("the same cause was written again: %v", action)
+		}
+	}
+	changed := first.DeepCopy()
+	changed.ResourceVersion = "next"
+	set(changed, v1alpha1.ConditionAvailable, metav1.ConditionFalse, reasonUnavailable, "other words")
+	if !onlyConditions(first, changed) {
+		t.Error("other words in a condition are taken for a change to act on")
+	}
+	changed.Status.Machines.Approved++
+	if onlyConditions(first, changed) {
+		t.Error("a change besides conditions is taken for none")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/talos"
 )
 
 // Reasons of this controller's own, besides those of the API package.
@@ -20,20 +21,14 @@ const (
 	reasonResetting          = "Resetting"
 )
 
-// maxMessage bounds what a peer's words take up in a condition.
-const maxMessage = 1024
-
 func isTrue(m *v1alpha1.TalosMachine, kind string) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, kind)
 }
 
-// set writes a condition; its time moves only when its status does.
+// set writes a condition, with the same words for the same cause; its time moves only when its status does.
 func set(m *v1alpha1.TalosMachine, kind string, status metav1.ConditionStatus, reason, message string) {
-	if len(message) > maxMessage {
-		message = message[:maxMessage] + "…"
-	}
 	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: m.Generation,
+		Type: kind, Status: status, Reason: reason, Message: talos.Steady(message), ObservedGeneration: m.Generation,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -88,7 +89,9 @@ func New(config Config) (*Controller, error) {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{config.Machines.Informer(), handler(c.enqueueMachine)},
+		{config.Machines.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: c.enqueueMachine, UpdateFunc: c.enqueueChanged, DeleteFunc: c.enqueueMachine,
+		}},
 		{config.Clusters.Informer(), handler(c.enqueueCluster)},
 		{config.Nodes.Informer(), handler(c.enqueueNode)},
 	} {
@@ -114,6 +117,26 @@ func (c *Controller) enqueueMachine(object any) {
 	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.queue.Add(name)
 	}
+}
+
+// enqueueChanged leaves out updates of nothing but conditions: they are this controller's own, or not about what it does,
+// and a condition whose words change with every look would have the next look follow at once.
+func (c *Controller) enqueueChanged(before, now any) {
+	was, ok := before.(*v1alpha1.TalosMachine)
+	is, alsoOK := now.(*v1alpha1.TalosMachine)
+	if !ok || !alsoOK || was.ResourceVersion == is.ResourceVersion || !onlyConditions(was, is) {
+		c.enqueueMachine(now)
+	}
+}
+
+// onlyConditions tells whether two versions of a machine differ in conditions only.
+func onlyConditions(was, is *v1alpha1.TalosMachine) bool {
+	a, b := was.Status, is.Status
+	a.Conditions, b.Conditions = nil, nil
+	return was.UID == is.UID && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
+		equality.Semantic.DeepEqual(was.Spec, is.Spec) && equality.Semantic.DeepEqual(a, b) &&
+		equality.Semantic.DeepEqual(was.Annotations, is.Annotations) && equality.Semantic.DeepEqual(was.Labels, is.Labels) &&
+		equality.Semantic.DeepEqual(was.Finalizers, is.Finalizers)
 }
 
 // enqueueCluster looks again at the cluster's machines that wait for something.

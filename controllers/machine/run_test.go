@@ -59,3 +59,37 @@ func TestRunReactsAndEnds(t *testing.T) {
 	factory.Shutdown()
 	core.Shutdown()
 }
+
+func TestWordsThatChangeDontBringTheNextLookAtOnce(t *testing.T) {
+	t.Parallel()
+	base := func() *v1alpha1.TalosMachine {
+		m := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "u", ResourceVersion: "1"}}
+		setFalse(m, v1alpha1.ConditionReady, v1alpha1.ReasonUnreachable, "before")
+		return m
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.TalosMachine)
+		want   int
+	}{
+		"the words of a condition": {func(m *v1alpha1.TalosMachine) {
+			setFalse(m, v1alpha1.ConditionReady, v1alpha1.ReasonUnreachable, "after")
+		}, 0},
+		"an address":     {func(m *v1alpha1.TalosMachine) { m.Status.Addresses = []string{"10.0.0.1"} }, 1},
+		"the spec":       {func(m *v1alpha1.TalosMachine) { m.Spec.ApprovalState = v1alpha1.ApprovalApproved }, 1},
+		"an annotation":  {func(m *v1alpha1.TalosMachine) { annotate(m, v1alpha1.HoldApplyAnnotation, "x") }, 1},
+		"it is deleted":  {deleting, 1},
+		"nothing at all": {func(m *v1alpha1.TalosMachine) { m.ResourceVersion = "1" }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t)
+			now := base()
+			now.ResourceVersion = "2"
+			tc.change(now)
+			s.machine.enqueueChanged(base(), now)
+			if got := s.machine.queue.Len(); got != tc.want {
+				t.Errorf("%d looks are due, want %d", got, tc.want)
+			}
+		})
+	}
+}

@@ -124,6 +124,7 @@ type fakeNode struct {
 	onRead      func(machineapi.MachineService_ReadServer) error
 	onKube      func(machineapi.MachineService_KubeconfigServer) error
 	onMembers   func(context.Context, *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error)
+	onRemove    func(uint64) error
 }
 
 // newState is an empty state of a node.
@@ -253,6 +254,10 @@ func (n *fakeNode) Kubeconfig(_ *emptyMessage, stream machineapi.MachineService_
 
 func (n *fakeNode) EtcdMemberList(ctx context.Context, request *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
 	return n.onMembers(ctx, request)
+}
+
+func (n *fakeNode) EtcdRemoveMemberByID(_ context.Context, request *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+	return &machineapi.EtcdRemoveMemberByIDResponse{}, n.onRemove(request.GetMemberId())
 }
 
 const serverAuth = x509.ExtKeyUsageServerAuth

@@ -43,7 +43,22 @@ var (
 	longToken = regexp.MustCompile(`[A-Za-z0-9+/=_-]{40,}`)
 	// joinToken matches bootstrap and trustd tokens.
 	joinToken = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}`)
+	// localEnd matches the connection's own end in Go's network errors, as in "read tcp 10.0.0.1:52654->10.0.0.11:50000".
+	localEnd = regexp.MustCompile(`(?:\[[0-9a-fA-F:.]+(?:%[^\]\s]*)?\]|\d{1,3}(?:\.\d{1,3}){3}):\d{1,5}->`)
 )
+
+// maxCondition is the length in bytes of what is written of an error into a status.
+const maxCondition = 1024
+
+// Steady makes an error's text fit for a status: the same cause has the same text, so that a status that is written anew
+// because of it doesn't differ each time. The port of the connection's own end is left out, and the length is bounded.
+func Steady(text string) string {
+	text = strings.ToValidUTF8(localEnd.ReplaceAllString(text, ""), "")
+	if len(text) > maxCondition {
+		text = cut(text, maxCondition) + "…"
+	}
+	return text
+}
 
 // withoutSecrets makes a machine's words about a configuration fit to be shown. Talos appends the difference between two
 // configurations, keys included; that and what looks like a key is left out.
@@ -64,5 +79,5 @@ func oneLine(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return cut(strings.Join(lines, " "), 1024)
+	return localEnd.ReplaceAllString(cut(strings.Join(lines, " "), 1024), "")
 }

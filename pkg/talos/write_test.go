@@ -279,3 +279,24 @@ func TestEtcdMembers(t *testing.T) {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 }
+
+func TestAnEtcdMemberIsRemoved(t *testing.T) {
+	t.Parallel()
+	node, credentials := configuredNode(t)
+	connection := node.dialConfigured(t, credentials)
+	for name, tc := range map[string]struct {
+		answer error
+		failed bool
+	}{
+		"it goes":         {nil, false},
+		"it is gone":      {status.Error(codes.Unknown, "failed to remove member: etcdserver: member not found"), false},
+		"there is no one": {status.Error(codes.NotFound, "no such member"), false},
+		"no quorum":       {status.Error(codes.Unavailable, "etcdserver: no leader"), true},
+	} {
+		var asked uint64
+		node.onRemove = func(id uint64) error { asked = id; return tc.answer }
+		if err := connection.EtcdRemoveMember(t.Context(), 0xab); (err != nil) != tc.failed || asked != 0xab {
+			t.Errorf("%s: member %x, %v", name, asked, err)
+		}
+	}
+}
