@@ -261,20 +261,25 @@ func approvedOf(f *fakeStore) []string {
 	return names
 }
 
-// verify holds the store to the invariant: every approved control plane has a slot, and slots keep to the limit.
+// verify holds the store to the invariant: every approved control plane has a slot of its
+// hostname, no two have one hostname, and slots keep to the limit.
 func verify(t testing.TB, f *fakeStore) {
 	t.Helper()
 	cluster := f.clusters["prod"]
-	held := map[string]bool{}
+	held, hostnames := map[string]string{}, map[string]bool{}
 	for _, slot := range cluster.Status.ControlPlaneSlots {
-		held[string(slot.MachineUID)] = true
+		held[string(slot.MachineUID)] = slot.Hostname
+		if slot.Hostname != "" && hostnames[slot.Hostname] {
+			t.Errorf("two slots have the hostname %s", slot.Hostname)
+		}
+		hostnames[slot.Hostname] = true
 	}
 	if len(held) > slots.Limit(cluster) {
 		t.Errorf("%d slots held of %d", len(held), slots.Limit(cluster))
 	}
 	for _, name := range approvedOf(f) {
-		if !held[string(f.machines[name].UID)] {
-			t.Errorf("%s is approved without a slot", name)
+		if hostname, holds := held[string(f.machines[name].UID)]; !holds || hostname != f.machines[name].Spec.Hostname {
+			t.Errorf("%s is approved as %q; it holds a slot: %t, as %q", name, f.machines[name].Spec.Hostname, holds, hostname)
 		}
 	}
 }

@@ -17,9 +17,12 @@ var errCrash = errors.New("crash")
 // actor is one of those who act at the same time; it returns when it is done.
 type actor func(ctx context.Context, f *fakeStore, gate *slots.Gate)
 
-func approver(name string, attempts int) actor {
+func approver(name string, attempts int) actor { return named(name, "", attempts) }
+
+// named approves a machine under a hostname.
+func named(name, hostname string, attempts int) actor {
 	return func(ctx context.Context, f *fakeStore, gate *slots.Gate) {
-		_ = approve(ctx, f, gate, name, "", attempts)
+		_ = approve(ctx, f, gate, name, hostname, attempts)
 	}
 }
 
@@ -54,6 +57,7 @@ func TestEveryInterleavingKeepsTheLimit(t *testing.T) {
 		"one machine approved twice, and a reaper": {0, []actor{approver("a", 2), approver("a", 1), reaper}, false},
 		"two machines and a reaper":                {0, []actor{approver("a", 1), approver("b", 1), reaper}, false},
 		"an approval, a crash and two reapers":     {0, []actor{approver("a", 1), reaper, reaper}, true},
+		"one machine under two hostnames":          {1, []actor{named("a", "cp-1", 2), named("a", "cp-2", 1)}, true},
 		"approved, deleted, and another waits":     {0, []actor{approver("a", 1), remover("a"), approver("b", 1)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

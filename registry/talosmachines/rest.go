@@ -54,7 +54,11 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		}
 		return r.checkTrust(ctx, obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine).Annotations)
 	}
-	return r.Store.Update(ctx, name, objInfo, r.creating(createValidation), checked, forceAllowCreate, options)
+	told := rest.WrapUpdatedObjectInfo(objInfo, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
+		warnOfIgnored(ctx, obj, old)
+		return obj, nil
+	})
+	return r.Store.Update(ctx, name, told, r.creating(createValidation), checked, forceAllowCreate, options)
 }
 
 // Delete removes a machine; one that was approved is drained and reset by the controller first.
