@@ -248,13 +248,21 @@ func (s *Stack) missing(machines []v1alpha1.TalosMachine) string {
 		m := &s.fleet.Machines[i]
 		found := at(machines, m.Addr())
 		switch {
-		case m == s.first && (found == nil || !isTrue(found.Status.Conditions, v1alpha1.ConditionReady)):
-			return fmt.Sprintf("the first control plane at %s is not Ready: %s", m.Addr(), describe(found))
+		case m == s.first && (found == nil || !isTrue(found.Status.Conditions, wanted(m))):
+			return fmt.Sprintf("the first control plane at %s is not %s: %s", m.Addr(), wanted(m), describe(found))
 		case m != s.first && m.State == fleet.StateMaintenance && (found == nil || found.Status.Inventory == nil):
 			return fmt.Sprintf("the machine at %s was not found", m.Addr())
 		}
 	}
 	return ""
+}
+
+// wanted is the condition that a machine can reach: without a network plugin no Node gets Ready.
+func wanted(m *fleet.Machine) string {
+	if m.CNI == fleet.CNIAbsent {
+		return v1alpha1.ConditionJoined
+	}
+	return v1alpha1.ConditionReady
 }
 
 // at finds the machine that was last reached at an address.

@@ -3,9 +3,11 @@
 package localstack
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
+	"reflect"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/test/hollow/fleet"
@@ -20,7 +22,7 @@ const minimumDisk = fleet.Size(10 << 30)
 // new ones. The fleet file in the folder is written.
 func loadFleet(o Options, dir state.Dir, addresses *loopback.Range) (*fleet.Fleet, error) {
 	if _, err := os.Stat(dir.Fleet()); err == nil {
-		return fleet.Load(dir.Fleet())
+		return keptFleet(o, dir, addresses)
 	}
 	machines, err := newFleet(o, addresses)
 	if err != nil {
@@ -36,10 +38,33 @@ func loadFleet(o Options, dir state.Dir, addresses *loopback.Range) (*fleet.Flee
 	return machines, nil
 }
 
+// keptFleet are the machines of the folder, which have to be what was asked for now.
+func keptFleet(o Options, dir state.Dir, addresses *loopback.Range) (*fleet.Fleet, error) {
+	kept, err := fleet.Load(dir.Fleet())
+	if err != nil {
+		return nil, err
+	}
+	other := fmt.Errorf("the folder %s holds other machines than were asked for; remove it to start anew, or ask for none to carry on with them", dir)
+	if o.Machines != 0 && o.Machines != len(kept.Machines) {
+		return nil, other
+	}
+	if o.FleetFile == "" {
+		return kept, nil
+	}
+	asked, err := newFleet(o, addresses)
+	if err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(asked, kept) {
+		return nil, other
+	}
+	return kept, nil
+}
+
 func newFleet(o Options, addresses *loopback.Range) (*fleet.Fleet, error) {
 	if o.FleetFile == "" {
 		return fleet.Generate(fleet.GenerateOptions{
-			Machines: o.Machines, First: addresses.Machine(0), TalosVersion: TalosVersion,
+			Machines: cmp.Or(o.Machines, defaultMachines), First: addresses.Machine(0), TalosVersion: TalosVersion,
 		})
 	}
 	machines, err := fleet.Load(o.FleetFile)

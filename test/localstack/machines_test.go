@@ -68,8 +68,8 @@ func TestAFleetFileIsMovedToTheStacksRangeAndKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The second time the file is not looked at any more.
-	for _, options := range []Options{{FleetFile: file}, {FleetFile: "gone"}} {
+	// The second time the machines of the folder are there.
+	for _, options := range []Options{{FleetFile: file}, {}, {FleetFile: file}} {
 		machines, err := loadFleet(options, dir, addresses)
 		if err != nil {
 			t.Fatal(err)
@@ -81,6 +81,31 @@ func TestAFleetFileIsMovedToTheStacksRangeAndKept(t *testing.T) {
 		first, err := firstMachine(machines, "")
 		if err != nil || first.Name != "one" {
 			t.Errorf("the first control plane is %v (%v), want the first machine in maintenance", first, err)
+		}
+	}
+}
+
+func TestAFolderWithOtherMachinesIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	addresses, err := loopback.ClaimPrefix(netip.MustParsePrefix("127.253.0.0/20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = addresses.Close() })
+	dir, err := state.Open(filepath.Join(t.TempDir(), "stack"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if machines, err := loadFleet(Options{Machines: 3}, dir, addresses); err != nil || len(machines.Machines) != 3 {
+		t.Fatalf("%v, %v", machines, err)
+	}
+	file := filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := os.WriteFile(file, []byte("machines: [{name: one, address: 127.0.16.77}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, options := range []Options{{Machines: 4}, {FleetFile: file}} {
+		if _, err := loadFleet(options, dir, addresses); err == nil || !strings.Contains(err.Error(), "other machines") {
+			t.Errorf("%+v: %v, want a refusal", options, err)
 		}
 	}
 }

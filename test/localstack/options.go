@@ -39,7 +39,7 @@ type Options struct {
 	// FleetFile describes the machines; empty makes Machines of them. The first one in maintenance mode becomes the
 	// first control plane. Addresses in 127.0.16.0/20 are moved to the stack's own range.
 	FleetFile string
-	// Machines is how many to make without a FleetFile, 6 if zero.
+	// Machines is how many to make without a FleetFile; 0 makes 6 in a new folder, and takes those of a used one.
 	Machines int
 	// APIServers and Controllers are how many of each to run, 1 if zero, at most 4.
 	APIServers, Controllers int
@@ -56,7 +56,6 @@ var binaries = []string{"hollow", "kube-apiserver", "kube-controller-manager", "
 
 // complete fills in defaults and tells all faults at once.
 func (o *Options) complete() error {
-	setDefault(&o.Machines, defaultMachines)
 	setDefault(&o.APIServers, 1)
 	setDefault(&o.Controllers, 1)
 	setDefault(&o.Interval, defaultInterval)
@@ -70,7 +69,7 @@ func (o *Options) complete() error {
 	if o.StateDir == "" {
 		faults = append(faults, errors.New("state folder: not given"))
 	}
-	if o.Machines < 1 || o.Machines > loopback.Capacity {
+	if o.Machines < 0 || o.Machines > loopback.Capacity {
 		faults = append(faults, fmt.Errorf("machines: %d is not within 1 to %d", o.Machines, loopback.Capacity))
 	}
 	for name, value := range map[string]int{"apiservers": o.APIServers, "controllers": o.Controllers} {

@@ -83,7 +83,7 @@ func (s *Stack) waiting(ctx context.Context) (machine, disk, hostname string, er
 			continue
 		}
 		found := at(machines.Items, m.Addr())
-		if found == nil || found.Spec.ApprovalState != v1alpha1.ApprovalPending {
+		if found == nil || found.Spec.ApprovalState != v1alpha1.ApprovalPending || !isTrue(found.Status.Conditions, v1alpha1.ConditionIdentityResolved) {
 			continue
 		}
 		match, err := systemDisk(m)

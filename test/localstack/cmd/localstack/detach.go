@@ -58,10 +58,13 @@ func upDetached(ctx context.Context, out io.Writer, options localstack.Options) 
 // arguments are those of a stack in the foreground.
 func arguments(dir state.Dir, o localstack.Options) []string {
 	args := []string{"up", "--state", string(dir), "--apiservers", strconv.Itoa(o.APIServers), "--controllers", strconv.Itoa(o.Controllers)}
-	if o.FleetFile != "" {
-		return append(args, "--fleet", o.FleetFile)
+	switch {
+	case o.FleetFile != "":
+		args = append(args, "--fleet", o.FleetFile)
+	case o.Machines != 0:
+		args = append(args, "--machines", strconv.Itoa(o.Machines))
 	}
-	return append(args, "--machines", strconv.Itoa(o.Machines))
+	return args
 }
 
 // watch shows what the child prints until it is ready or has ended. If ctx is done first, the child is ended.

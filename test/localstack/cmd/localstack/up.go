@@ -40,7 +40,7 @@ func upCommand(dir *string) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&options.FleetFile, "fleet", "", "fleet file that describes the machines; addresses in 127.0.16.0/20 are moved to the stack's range")
-	flags.IntVar(&options.Machines, "machines", 6, "how many machines to make: one control plane, the others wait in maintenance mode")
+	flags.IntVar(&options.Machines, "machines", 0, "how many machines to make: one control plane, the others wait in maintenance mode (6 unless the folder has some)")
 	flags.IntVar(&options.APIServers, "apiservers", 1, "how many ichor-apiservers to run, at most 4")
 	flags.IntVar(&options.Controllers, "controllers", 1, "how many ichor-controllers to run, at most 4")
 	flags.BoolVar(&detach, "detach", false, "return once the stack is ready, and leave it running; `localstack down` ends it")
