@@ -166,7 +166,7 @@ func waitFor(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster, busy []st
 	return "", ""
 }
 
-// conflict names an approved machine of the same cluster that was approved earlier and has the same hostname or static
+// conflict names an approved machine of the same cluster that stands before this one and has the same hostname or static
 // address. Of two such machines the one that was approved later waits.
 func conflict(m *v1alpha1.TalosMachine, all []*v1alpha1.TalosMachine) string {
 	for _, other := range all {
@@ -174,24 +174,35 @@ func conflict(m *v1alpha1.TalosMachine, all []*v1alpha1.TalosMachine) string {
 			continue
 		}
 		if hostname := m.Spec.Hostname; hostname != "" && (other.Spec.Hostname == hostname || other.Spec.Hostname == "" && other.Status.NodeName == hostname) {
-			return fmt.Sprintf("machine %s was approved earlier with hostname %s; approve this one again with another, or remove one of them", other.Name, hostname)
+			return fmt.Sprintf("machine %s has, or was approved earlier with, hostname %s; approve this one again with another, or remove one of them", other.Name, hostname)
 		}
 		for _, address := range declared(m) {
 			if slices.Contains(declared(other), address) {
-				return fmt.Sprintf("machine %s was approved earlier with address %s; approve this one again with another, or remove one of them", other.Name, address)
+				return fmt.Sprintf("machine %s has, or was approved earlier with, address %s; approve this one again with another, or remove one of them", other.Name, address)
 			}
 		}
 	}
 	return ""
 }
 
-// before orders machines by the time of their approval, then by name.
+// before orders machines: one that has its configuration, or may have it, stands before one that hasn't; two that haven't
+// stand by the time of their approval, then by name. The time moves when a machine is approved again, so it says nothing
+// about one that has been sent its configuration. Of two that have, each stands before the other: neither changes until a
+// person has decided.
 func before(a, b *v1alpha1.TalosMachine) bool {
+	if has(a) || has(b) {
+		return has(a)
+	}
 	at, bt := approvedAt(a), approvedAt(b)
 	if at.Equal(bt) {
 		return a.Name < b.Name
 	}
 	return at.Before(bt)
+}
+
+// has tells whether a machine has a configuration, or may have one.
+func has(m *v1alpha1.TalosMachine) bool {
+	return m.Spec.Origin == v1alpha1.MachineAdopted || sent(m)
 }
 
 func approvedAt(m *v1alpha1.TalosMachine) time.Time {

@@ -134,6 +134,30 @@ func TestTheLaterApprovalWaitsInAConflict(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of hostnames, when the earlier one is approved again", func(t *testing.T) {
+		t.Parallel()
+		same := func(m *v1alpha1.TalosMachine) { m.Spec.Hostname = "same" }
+		s := newStack(t)
+		first, second := s.add(11, same), s.add(12, same)
+		s.mustReconcile(first)
+		s.changeMachine(first, func(m *v1alpha1.TalosMachine) {
+			at := metav1.NewTime(s.clock.Now().Add(time.Hour))
+			m.Spec.Approval.At = &at
+		})
+		wantCondition(t, s.mustReconcile(second), v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonConflict, first)
+		if got := s.applies(second); got != 0 {
+			t.Errorf("the second machine got %d configurations", got)
+		}
+	})
+	t.Run("of a hostname with an adopted machine that was approved later", func(t *testing.T) {
+		t.Parallel()
+		s := newStack(t)
+		s.add(13, func(m *v1alpha1.TalosMachine) {
+			m.Spec.Origin, m.Spec.Address, m.Spec.Hostname = v1alpha1.MachineAdopted, "10.0.0.13", "node-12"
+		})
+		machine := s.add(12)
+		wantCondition(t, s.mustReconcile(machine), v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonConflict)
+	})
 	t.Run("with a Node that lives", func(t *testing.T) {
 		t.Parallel()
 		s := newStack(t)
