@@ -4705,7 +4705,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref common.ReferenceCallb
 					},
 					"secretsBundleHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretsBundleHash tells whether the secrets bundle is still the one this cluster was made with: the SHA-256 of its certificate authorities' public certificates.",
+							Description: "secretsBundleHash tells whether the secrets bundle is still the one this cluster was made with: the SHA-256 of its certificate authorities' public certificates and of a keyed digest (HMAC-SHA256) of everything else in it, which gives nothing of it away.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

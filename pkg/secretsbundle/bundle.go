@@ -4,6 +4,7 @@ package secretsbundle
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/pem"
@@ -57,7 +58,7 @@ func wrap(talos *secrets.Bundle) (*Bundle, error) {
 	if err := validate(talos); err != nil {
 		return nil, err
 	}
-	hash, err := publicHash(talos.Certs)
+	hash, err := hashOf(talos)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +97,8 @@ func (b *Bundle) Marshal() ([]byte, error) {
 // Talos is the bundle in the machinery's type, for rendering. Callers must not change it.
 func (b *Bundle) Talos() *secrets.Bundle { return b.talos }
 
-// Hash is the hexadecimal SHA-256 over the public certificates of the bundle's certificate authorities. It identifies
-// the bundle and is no secret.
+// Hash is the hexadecimal SHA-256 over the public certificates of the bundle's certificate authorities and a keyed digest
+// of everything else. It identifies the bundle and is no secret.
 func (b *Bundle) Hash() string { return b.hash }
 
 // String is the hash in short, so that a bundle that ends up in a message gives nothing away.
@@ -114,8 +115,8 @@ func (b *Bundle) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("a secrets bundle is not written as JSON")
 }
 
-func publicHash(certs *secrets.Certs) (string, error) {
-	sum := sha256.New()
+func hashOf(talos *secrets.Bundle) (string, error) {
+	sum, certs := sha256.New(), talos.Certs
 	for _, authority := range []struct {
 		name string
 		pair *x509.PEMEncodedCertificateAndKey
@@ -132,5 +133,32 @@ func publicHash(certs *secrets.Certs) (string, error) {
 		fmt.Fprintf(sum, "%s %d\n", authority.name, len(block.Bytes))
 		sum.Write(block.Bytes)
 	}
+	sum.Write(secretDigest(talos))
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// secretDigest is an HMAC-SHA256 over the bundle's keys and tokens. Its key is the cluster secret, 32 random bytes, so that
+// the digest can be shown and no token be guessed by it, however short.
+func secretDigest(talos *secrets.Bundle) []byte {
+	sum := hmac.New(sha256.New, []byte(talos.Cluster.Secret))
+	for _, part := range []struct {
+		name  string
+		value []byte
+	}{
+		{"ichor secrets bundle", []byte("1")},
+		{"cluster ID", []byte(talos.Cluster.ID)},
+		{"talos key", talos.Certs.OS.Key},
+		{"kubernetes key", talos.Certs.K8s.Key},
+		{"aggregator key", talos.Certs.K8sAggregator.Key},
+		{"etcd key", talos.Certs.Etcd.Key},
+		{"service account key", talos.Certs.K8sServiceAccount.Key},
+		{"bootstrap token", []byte(talos.Secrets.BootstrapToken)},
+		{"trustd token", []byte(talos.TrustdInfo.Token)},
+		{"secretbox key", []byte(talos.Secrets.SecretboxEncryptionSecret)},
+		{"AES-CBC key", []byte(talos.Secrets.AESCBCEncryptionSecret)},
+	} {
+		fmt.Fprintf(sum, "%s %d\n", part.name, len(part.value))
+		sum.Write(part.value)
+	}
+	return sum.Sum(nil)
 }

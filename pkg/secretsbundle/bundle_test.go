@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +65,40 @@ func TestABundleReadsBackAsItWasWritten(t *testing.T) {
 	}
 	if bundle.Hash() == another(t).Hash() {
 		t.Error("two bundles have one hash")
+	}
+}
+
+func TestABundleWithAnyOtherPartHasAnotherHash(t *testing.T) {
+	t.Parallel()
+	bundle, other := generate(t), another(t).Talos()
+	text, err := bundle.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*secrets.Bundle){
+		"the cluster's ID":           func(b *secrets.Bundle) { b.Cluster.ID = other.Cluster.ID },
+		"the cluster's secret":       func(b *secrets.Bundle) { b.Cluster.Secret = other.Cluster.Secret },
+		"the bootstrap token":        func(b *secrets.Bundle) { b.Secrets.BootstrapToken = other.Secrets.BootstrapToken },
+		"the key that encrypts etcd": func(b *secrets.Bundle) { b.Secrets.SecretboxEncryptionSecret = other.Secrets.SecretboxEncryptionSecret },
+		"the old kind of key that encrypts etcd": func(b *secrets.Bundle) {
+			b.Secrets.AESCBCEncryptionSecret, b.Secrets.SecretboxEncryptionSecret = b.Secrets.SecretboxEncryptionSecret, ""
+		},
+		"the trustd token":                   func(b *secrets.Bundle) { b.TrustdInfo.Token = other.TrustdInfo.Token },
+		"the service account key":            func(b *secrets.Bundle) { b.Certs.K8sServiceAccount = other.Certs.K8sServiceAccount },
+		"the certificate authority of Talos": func(b *secrets.Bundle) { b.Certs.OS = other.Certs.OS },
+	} {
+		parsed, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(parsed.talos)
+		changed, err := wrap(parsed.talos)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if changed.Hash() == bundle.Hash() {
+			t.Errorf("a bundle with another value of %s passes for the same", name)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ var ErrInvalid = errors.New("secrets bundle is invalid")
 // ErrExists is a bundle that was there when one was to be made.
 var ErrExists = errors.New("secrets bundle exists")
 
-// ErrChanged is a bundle with other certificate authorities than the cluster was made with.
+// ErrChanged is a bundle that isn't the one the cluster was made with.
 var ErrChanged = errors.New("secrets bundle has changed")
 
 // Store keeps bundles in Secrets.
@@ -85,7 +85,7 @@ func (s Store) LoadFor(ctx context.Context, cluster *v1alpha1.TalosCluster) (*Bu
 		return nil, err
 	}
 	if known := cluster.Status.SecretsBundleHash; known != "" && known != bundle.Hash() {
-		return nil, fmt.Errorf("%w: Secret %s/%s holds certificate authorities with hash %.12s, cluster %s was made with %.12s; put the original bundle back",
+		return nil, fmt.Errorf("%w: Secret %s/%s holds a bundle with hash %.12s, cluster %s was made with %.12s; put the original bundle back",
 			ErrChanged, cluster.Spec.SecretsRef.Namespace, cluster.Spec.SecretsRef.Name, bundle.Hash(), cluster.Name, known)
 	}
 	return bundle, nil

@@ -29,7 +29,8 @@ type TalosClusterStatusApplyConfiguration struct {
 	// discovery is how far the search for machines got and what it met.
 	Discovery *DiscoveryStatusApplyConfiguration `json:"discovery,omitempty"`
 	// secretsBundleHash tells whether the secrets bundle is still the one this cluster was made with: the SHA-256 of
-	// its certificate authorities' public certificates.
+	// its certificate authorities' public certificates and of a keyed digest (HMAC-SHA256) of everything else in it, which
+	// gives nothing of it away.
 	SecretsBundleHash *string `json:"secretsBundleHash,omitempty"`
 }
 
