@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"os"
 	"reflect"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -20,8 +19,8 @@ const minimumDisk = fleet.Size(10 << 30)
 
 // loadFleet returns the machines of the stack: those of the folder if it was used before, else of the given file, else
 // new ones. The fleet file in the folder is written.
-func loadFleet(o Options, dir state.Dir, addresses *loopback.Range) (*fleet.Fleet, error) {
-	if _, err := os.Stat(dir.Fleet()); err == nil {
+func loadFleet(o Options, dir state.Dir, addresses *loopback.Range, used bool) (*fleet.Fleet, error) {
+	if used {
 		return keptFleet(o, dir, addresses)
 	}
 	machines, err := newFleet(o, addresses)

@@ -69,8 +69,8 @@ func TestAFleetFileIsMovedToTheStacksRangeAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The second time the machines of the folder are there.
-	for _, options := range []Options{{FleetFile: file}, {}, {FleetFile: file}} {
-		machines, err := loadFleet(options, dir, addresses)
+	for i, options := range []Options{{FleetFile: file}, {}, {FleetFile: file}} {
+		machines, err := loadFleet(options, dir, addresses, i > 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestAFolderWithOtherMachinesIsNotTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if machines, err := loadFleet(Options{Machines: 3}, dir, addresses); err != nil || len(machines.Machines) != 3 {
+	if machines, err := loadFleet(Options{Machines: 3}, dir, addresses, false); err != nil || len(machines.Machines) != 3 {
 		t.Fatalf("%v, %v", machines, err)
 	}
 	file := filepath.Join(t.TempDir(), "fleet.yaml")
@@ -104,7 +104,7 @@ func TestAFolderWithOtherMachinesIsNotTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, options := range []Options{{Machines: 4}, {FleetFile: file}} {
-		if _, err := loadFleet(options, dir, addresses); err == nil || !strings.Contains(err.Error(), "other machines") {
+		if _, err := loadFleet(options, dir, addresses, true); err == nil || !strings.Contains(err.Error(), "other machines") {
 			t.Errorf("%+v: %v, want a refusal", options, err)
 		}
 	}

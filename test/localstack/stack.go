@@ -150,7 +150,7 @@ func (s *Stack) takeAddresses(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.fleet, err = loadFleet(s.options, s.dir, s.ports.loopback); err != nil {
+	if s.fleet, err = loadFleet(s.options, s.dir, s.ports.loopback, record != nil); err != nil {
 		return err
 	}
 	if s.first, err = firstMachine(s.fleet, chosen); err != nil {
