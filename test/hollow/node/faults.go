@@ -30,6 +30,8 @@ type faults struct {
 	round int
 	// failInstall makes the next installs and upgrades fail.
 	failInstall bool
+	// oversize makes the inventory too large for any client to receive.
+	oversize bool
 	// dropApply closes the connection of the next ApplyConfiguration before its answer.
 	dropApply bool
 }
@@ -155,6 +157,25 @@ func (f *faults) takeDropApply() bool {
 	drop := f.dropApply
 	f.dropApply = false
 	return drop
+}
+
+// oversized is more than a client of Talos receives in one message (32 MiB).
+const oversized = 40 << 20
+
+// Oversize makes the machine's SMBIOS information too large for any client to receive, or ends that.
+func (n *Node) Oversize(on bool) {
+	n.faults.mu.Lock()
+	n.faults.oversize = on
+	n.faults.mu.Unlock()
+	if b := n.current(); b != nil {
+		b.refresh()
+	}
+}
+
+func (f *faults) isOversize() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.oversize
 }
 
 // NewCertificate makes the node present a new certificate with a new key, as Talos does on any change of address or time.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -18,7 +19,8 @@ import (
 // makeForeign puts an installation on the machine's first disk that can hold one, with the configuration of a cluster
 // whose CA is thrown away: nobody can ever log in.
 func (n *Node) makeForeign() error {
-	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), nil)
+	// The old contract's service account key is quick to make, and nobody will ever use it.
+	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_6)
 	if err != nil {
 		return fmt.Errorf("make a foreign cluster: %w", err)
 	}

@@ -151,9 +151,12 @@ func (b *boot) chooseMode(mode applyMode, cfg config.Provider, maintenance bool)
 	if maintenance && mode == applyReboot {
 		mode = applyNoReboot
 	}
-	blocker := needsReboot(b.activeConfig(), cfg)
-	if maintenance {
-		blocker = nil
+	if mode == applyReboot && !b.profile.RebootsOnApply {
+		return 0, "", status.Error(codes.Unimplemented, "the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead")
+	}
+	var blocker error
+	if !maintenance && b.profile.RebootsOnApply {
+		blocker = needsReboot(b.activeConfig(), cfg)
 	}
 	switch mode {
 	case applyTry, applyNoReboot:

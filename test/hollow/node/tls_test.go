@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -144,4 +146,21 @@ func TestAHungListenerSaysNothingUntilItIsLetGo(t *testing.T) {
 		t.Error("a held connection was answered")
 	}
 	handshake(t, s.Address)
+}
+
+func TestAnOversizedInventoryCantBeReceived(t *testing.T) {
+	t.Parallel()
+	rack := hollowtest.NewRack(t)
+	n := rack.Start(rack.Machine())
+	hollowtest.Wait(t, n, node.InMaintenance)
+	n.Oversize(true)
+	c := hollowtest.Insecure(t, n)
+	_, err := safe.StateGetByID[*hardware.SystemInformation](patient(t), c.COSI, hardware.SystemInformationID)
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("got %v", err)
+	}
+	n.Oversize(false)
+	if _, err := safe.StateGetByID[*hardware.SystemInformation](patient(t), c.COSI, hardware.SystemInformationID); err != nil {
+		t.Error(err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/siderolabs/crypto/x509"
 
@@ -41,6 +42,9 @@ func (b *boot) view() facts.View {
 	installed, err := b.installed()
 	if err != nil {
 		b.log.Error("look at the system disk", "error", err)
+	}
+	if b.node.faults.isOversize() {
+		m.ProductName = strings.Repeat("x", oversized)
 	}
 	address := b.address()
 	b.mu.Lock()

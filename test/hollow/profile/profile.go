@@ -28,8 +28,6 @@ type Profile struct {
 	NewestDowngradeFrom int
 	// RebootsOnApply is false from 1.14 on: mode REBOOT is unimplemented and AUTO never reboots.
 	RebootsOnApply bool
-	// MaintenanceServesFullAPI is false up to 1.12, which has a separate, smaller maintenance server.
-	MaintenanceServesFullAPI bool
 	// Lifecycle tells that LifecycleService, ImageService and DebugService are served.
 	Lifecycle bool
 }
@@ -37,7 +35,7 @@ type Profile struct {
 var profiles = []*Profile{
 	{
 		Minor: "1.13", Sha: "unknown", Built: "", GoVersion: "go1.26.7", OldestUpgradeFrom: 11, NewestDowngradeFrom: 14,
-		RebootsOnApply: true, MaintenanceServesFullAPI: true, Lifecycle: true,
+		RebootsOnApply: true, Lifecycle: true,
 	},
 }
 
