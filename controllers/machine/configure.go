@@ -194,6 +194,7 @@ func (v *visit) send(ctx context.Context, found *sighting, bundle *secretsbundle
 	defer cancel()
 	_, err = node.ApplyConfiguration(sending, configuration, talos.ApplyAuto)
 	countSent(err)
+	v.told = true
 	v.outcome(hash, err)
 	return nil
 }

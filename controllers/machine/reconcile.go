@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/secretsbundle"
 )
 
@@ -93,7 +94,9 @@ func (v *visit) stepApproved(ctx context.Context) error {
 	switch found.kind {
 	case sawConfigured:
 		if !sent(v.m) && v.m.Spec.Origin != v1alpha1.MachineAdopted {
-			v.recover(found)
+			if !v.recover(ctx, found) {
+				return nil
+			}
 		}
 		return v.follow(ctx, found)
 	case sawMaintenance:
@@ -130,13 +133,28 @@ func (v *visit) findCluster() bool {
 }
 
 // recover goes on with a machine that runs with this cluster's secrets while its object knows of no configuration: the
-// object was restored from before it was sent. What it runs is taken as what was sent.
-func (v *visit) recover(found *sighting) {
+// object was restored from before it was sent. What it runs is taken as what was sent, if it has the approved role.
+func (v *visit) recover(ctx context.Context, found *sighting) bool {
+	running, err := found.node.RunningConfiguration(ctx)
+	if err != nil {
+		v.unreadable(err)
+		return false
+	}
+	role, err := machineconfig.Role(running)
+	if err != nil {
+		v.block(reasonOtherConfiguration, fmt.Sprintf("the machine at %s runs a configuration that Ichor has no record of: %s", found.address, err), pollSlow)
+		return false
+	}
+	if role != v.m.Spec.Role {
+		v.block(reasonOtherConfiguration, fmt.Sprintf("the machine at %s runs as %s with a configuration that Ichor has no record of, but was approved as %s; reset it to have it provisioned, or remove it and approve it as what it is", found.address, role, v.m.Spec.Role), pollSlow)
+		return false
+	}
 	v.m.Status.Provisioning = &v1alpha1.ProvisioningStatus{
 		Fingerprint: pinned(v.m),
 		Address:     found.address.String(),
 		IntendedAt:  v.timestamp(),
 	}
+	return true
 }
 
 // foreign stops at a machine that was approved in maintenance mode and has a configuration that Ichor didn't send.

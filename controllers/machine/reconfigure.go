@@ -84,6 +84,7 @@ func (v *visit) sendLive(ctx context.Context, found *sighting, configuration []b
 	defer cancel()
 	_, err := found.node.ApplyConfiguration(sending, configuration, talos.ApplyNoReboot)
 	countSent(err)
+	v.told = true
 	switch {
 	case err == nil:
 		v.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, "the machine took its changed configuration without a reboot")

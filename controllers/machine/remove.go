@@ -133,6 +133,7 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 
 // sendReset carries a departure out and writes down what became of it. Its calls have bounds of their own.
 func (v *visit) sendReset(ctx context.Context, node resetter, d *departure) error {
+	v.told = true
 	if d.member != nil {
 		if err := d.peer.EtcdRemoveMember(ctx, d.member.ID); err != nil {
 			v.setReset(metav1.ConditionFalse, reasonEtcdUnhealthy, "its etcd member could not be removed")

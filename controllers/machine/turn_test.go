@@ -239,3 +239,21 @@ func TestAStatusThatWasLostIsFoundAgainOnTheMachine(t *testing.T) {
 		t.Errorf("the machine got %d configurations, want only the first", got)
 	}
 }
+
+func TestAMachineThatWasLostWithAnotherRoleIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	s.changeMachine(machine, func(m *v1alpha1.TalosMachine) {
+		m.Spec.Role = v1alpha1.RoleControlPlane
+		m.Status = v1alpha1.TalosMachineStatus{Addresses: []string{"10.0.0.11"}}
+	})
+	for range 2 {
+		m := s.mustReconcile(machine)
+		wantCondition(t, m, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonOtherConfiguration, "runs as worker", "approved as controlplane")
+		if m.Status.Provisioning != nil {
+			t.Errorf("what it runs was taken for what was sent: %+v", m.Status.Provisioning)
+		}
+	}
+}

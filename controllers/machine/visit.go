@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -38,7 +40,12 @@ type visit struct {
 	now     time.Time
 	// after is when to look again.
 	after time.Duration
+	// told is true once the machine was told something, whose outcome isn't written down yet.
+	told bool
 }
+
+// maxConflicts is how often the outcome of what a machine was told is written anew on the object's newest version.
+const maxConflicts = 5
 
 type event struct{ kind, reason, message string }
 
@@ -54,21 +61,45 @@ func (v *visit) tell(kind, reason, format string, arguments ...any) {
 }
 
 // save writes the status if it means something else than before. The write fails if the object has moved on since it was
-// read, so whatever is decided on top of it was decided on the object as it is.
+// read, so whatever is decided on top of it was decided on the object as it is. What became of something that the machine
+// was told is no decision: it is written on the newest version.
 func (v *visit) save(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(v.was.Status, v.m.Status) {
 		return nil
 	}
-	written, err := v.Client.IchorV1alpha1().TalosMachines().UpdateStatus(ctx, v.m, metav1.UpdateOptions{})
+	api := v.Client.IchorV1alpha1().TalosMachines()
+	written, err := api.UpdateStatus(ctx, v.m, metav1.UpdateOptions{})
+	for tries := 0; apierrors.IsConflict(err) && v.told && tries < maxConflicts; tries++ {
+		newest, getErr := api.Get(ctx, v.m.Name, metav1.GetOptions{})
+		if getErr != nil || newest.UID != v.m.UID {
+			break
+		}
+		carryOutcome(v.m, newest)
+		written, err = api.UpdateStatus(ctx, newest, metav1.UpdateOptions{})
+	}
 	if err != nil {
 		return fmt.Errorf("write the status of machine %s: %w", v.m.Name, err)
 	}
-	v.was, v.m = written, written.DeepCopy()
+	v.was, v.m, v.told = written, written.DeepCopy(), false
 	for _, each := range v.events {
 		v.Recorder.Event(written, each.kind, each.reason, each.message)
 	}
 	v.events = nil
 	return nil
+}
+
+// carryOutcome copies what this controller alone writes, and what the outcome is in, to a newer version of the object.
+func carryOutcome(from, to *v1alpha1.TalosMachine) {
+	status := from.DeepCopy().Status
+	to.Status.Provisioning, to.Status.Config, to.Status.SettledVersions = status.Provisioning, status.Config, status.SettledVersions
+	to.Status.Phase, to.Status.Stage, to.Status.Inventory = status.Phase, status.Stage, status.Inventory
+	for _, condition := range status.Conditions {
+		if condition.Type == v1alpha1.ConditionIdentityResolved {
+			continue // it is the search's
+		}
+		meta.RemoveStatusCondition(&to.Status.Conditions, condition.Type)
+		meta.SetStatusCondition(&to.Status.Conditions, condition)
+	}
 }
 
 // timestamp is now with the precision that objects are stored with.

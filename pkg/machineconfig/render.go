@@ -84,6 +84,23 @@ func Hash(configuration []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Role reads the role that a configuration gives a machine.
+func Role(configuration []byte) (v1alpha1.MachineRole, error) {
+	provider, err := configloader.NewFromBytes(configuration)
+	if err != nil || provider.Machine() == nil {
+		// The loader's own words may quote the text.
+		return "", errors.New("read the role of a machine configuration: it can't be read as one")
+	}
+	switch kind := provider.Machine().Type(); kind {
+	case machine.TypeInit, machine.TypeControlPlane:
+		return v1alpha1.RoleControlPlane, nil
+	case machine.TypeWorker:
+		return v1alpha1.RoleWorker, nil
+	default:
+		return "", fmt.Errorf("read the role of a machine configuration: %s is neither controlplane nor worker", kind)
+	}
+}
+
 // Redact replaces every secret of a configuration by asterisks.
 func Redact(configuration []byte) ([]byte, error) {
 	provider, err := configloader.NewFromBytes(configuration)

@@ -340,3 +340,19 @@ func TestContract(t *testing.T) {
 		})
 	}
 }
+
+func TestTheRoleOfAConfiguration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]v1alpha1.MachineRole{
+		"version: v1alpha1\nmachine: {type: controlplane}\n":        v1alpha1.RoleControlPlane,
+		"version: v1alpha1\nmachine: {type: init}\n":                v1alpha1.RoleControlPlane,
+		"version: v1alpha1\nmachine: {type: worker}\n":              v1alpha1.RoleWorker,
+		"apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: a\n": "",
+		"secret: [": "",
+	} {
+		got, err := Role([]byte(text))
+		if got != want || (err == nil) != (want != "") || err != nil && strings.Contains(err.Error(), "secret:") {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+}
