@@ -15,14 +15,12 @@ import (
 // says of itself in maintenance mode can be said by another as well, so what counts is that the machine itself is silent
 // everywhere else.
 
-// reply is what an address answered over mutual TLS.
+// reply is what an address answered over mutual TLS. The zero value: no connection came about, or none was tried.
 type reply int
 
 const (
-	// replyNone: no connection came about, or none was tried.
-	replyNone reply = iota
 	// replyRefused: something is there, but no connection over mutual TLS came about.
-	replyRefused
+	replyRefused reply = iota + 1
 	// replyOther: another machine of the cluster is there.
 	replyOther
 	// replyTrusted: a machine of the cluster is there; unless it was read, it may be this one.

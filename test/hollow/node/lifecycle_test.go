@@ -199,6 +199,7 @@ func TestAFailedUpgradeOfTheOldKindBootsTheOldVersion(t *testing.T) {
 	_, c, n := controlPlane(t)
 	before := n.Status()
 	n.FailInstall(true)
+	//lint:ignore SA1019 the call that older clients make is what is tested
 	if _, err := c.Connect(n, role.Admin).UpgradeWithOptions(patient(t), client.WithUpgradeImage(installerImage("v1.13.10"))); err != nil {
 		t.Fatal(err)
 	}
@@ -211,6 +212,7 @@ func TestAFailedUpgradeOfTheOldKindBootsTheOldVersion(t *testing.T) {
 func TestAStagedUpgradeInstallsAtTheNextBoot(t *testing.T) {
 	t.Parallel()
 	_, c, n := controlPlane(t)
+	//lint:ignore SA1019 the call that older clients make is what is tested
 	_, err := c.Connect(n, role.Admin).UpgradeWithOptions(patient(t), client.WithUpgradeImage(installerImage("v1.13.10")), client.WithUpgradeStage(true))
 	if err != nil {
 		t.Fatal(err)

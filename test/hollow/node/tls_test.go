@@ -77,6 +77,7 @@ func TestAConfiguredNodeRefusesStrangersAsTalosDoes(t *testing.T) {
 		tls   *tls.Config
 		texts []string
 	}{
+		// The node has to end it; whether the client trusts the node is not the question.
 		{"without a certificate", &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, []string{"certificate required", "broken pipe", "connection reset"}},
 		{"with a certificate of another cluster", stranger, []string{"unknown certificate authority", "broken pipe", "connection reset"}},
 		{"who trusts another cluster's CA", mixed, []string{"certificate signed by unknown authority"}},
@@ -128,6 +129,7 @@ func TestAHungListenerSaysNothingUntilItIsLetGo(t *testing.T) {
 	n := rack.Start(rack.Machine())
 	s := hollowtest.Wait(t, n, node.InMaintenance)
 	n.HangTLS(true)
+	// Nothing is presented that could be verified: the handshake hangs.
 	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}}
 	ctx := patient(t)
 	done := make(chan error, 1)
