@@ -12,8 +12,8 @@ kind=$1 count=${2:-1}
 mkdir -p .local/test
 rm -f ".local/test/$kind"*.counts
 
-# vet runs once, in `make verify`; stripped test binaries link in half the time.
-flags=(-vet=off "-ldflags=-s -w" -timeout "${TEST_TIMEOUT:-25m}")
+# vet runs once, in `make verify`; stripped test binaries link in half the time. Repeated tests get their time for each.
+flags=(-vet=off "-ldflags=-s -w" -timeout "${TEST_TIMEOUT:-$((25 * count))m}")
 
 # The race detector builds everything it tests a second time, so the packages whose tests hold a whole server
 # library run without it; the slots are the exception, because concurrency is all they are about.
