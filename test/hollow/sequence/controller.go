@@ -46,13 +46,6 @@ func NewController(publish func(context.Context, proto.Message)) *Controller {
 	return &Controller{lock: newLock(), publish: publish}
 }
 
-// Running is the sequence that runs now, "" if none does.
-func (c *Controller) Running() Name {
-	c.lock.mu.Lock()
-	defer c.lock.mu.Unlock()
-	return c.lock.running
-}
-
 // Run runs a sequence. With force it pushes aside whatever runs. A refusal is an event with the code LOCKED besides the
 // error, because on Talos the caller of the API was already answered.
 func (c *Controller) Run(ctx context.Context, name Name, force bool, phases func() []Phase) error {
