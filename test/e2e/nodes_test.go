@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
@@ -64,4 +67,36 @@ func moreNodes(t *testing.T, s *suite) {
 		}
 		return nil
 	})
+}
+
+// wipedWorker loses the disks of the newcomer's worker. It comes back in maintenance mode with a new key, and everything
+// that was approved is still the same.
+func wipedWorker(t *testing.T, s *suite) {
+	m := s.at(t, s.stack.Fleet().Machines[1].Addr())
+	if m.Spec.ApprovalState != v1alpha1.ApprovalApproved {
+		s.approve(t, s.operator, m.Name, v1alpha1.RoleWorker, "worker-1")
+		s.waitReady(t, 2*time.Minute, m.Name)
+	}
+	before := s.console(t, m).Applies
+	if _, err := s.stack.Machines().Do(t.Context(), "wipe", s.hardware(t, m).Name); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 3*time.Minute, func() error {
+		if status := s.console(t, m); status.Applies == before {
+			return fmt.Errorf("the machine is in stage %q and was not configured again; its object: %+v", status.Stage, s.get(t, m.Name).Status.Conditions)
+		}
+		return nil
+	})
+	s.waitReady(t, 3*time.Minute, m.Name)
+	s.expectApprovedDisk(t, s.get(t, m.Name))
+	events, err := s.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + m.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if event.Type == corev1.EventTypeWarning && event.Reason == v1alpha1.ReasonWiped {
+			return
+		}
+	}
+	t.Errorf("no warning event with the reason %s: %+v", v1alpha1.ReasonWiped, events.Items)
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -58,6 +57,7 @@ var stories = []struct {
 	{"nobody forges an approval", forgedApprovals},
 	{"a mutating policy can't turn a worker into a control plane", mutatingPolicy},
 	{"the audit log and the approval name the same user", auditedApproval},
+	{"a wiped worker is provisioned again, with a warning", wipedWorker},
 	{"a fingerprint that changed before the approval is refused", fingerprintBeforeApproval},
 	{"a fingerprint that changed before the first configuration stops it until someone vouches", fingerprintBeforeApply},
 	{"a second stack runs beside the first and ends without a trace", detachedStack},
@@ -73,11 +73,11 @@ func TestStack(t *testing.T) {
 // programs is the folder that `make build` fills.
 func programs(t *testing.T) string {
 	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("this test doesn't know where it is")
+	dir, err := filepath.Abs(filepath.Join("..", "..", "bin")) // a test runs in its own folder
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(file), "..", "..", "bin")
+	return dir
 }
 
 func startStack(t *testing.T) *suite {
