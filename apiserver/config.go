@@ -51,6 +51,9 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err := recommended.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("apply options: %w", err)
 	}
+	if err := addRightsCheck(config); err != nil {
+		return nil, err
+	}
 	if err := o.applyEtcd(config); err != nil {
 		return nil, fmt.Errorf("apply etcd options: %w", err)
 	}

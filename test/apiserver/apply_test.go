@@ -41,7 +41,7 @@ func TestAnApprovalByServerSideApply(t *testing.T) {
 		t.Errorf("applied again, the machine moves from %s to %s", first.ResourceVersion, again.ResourceVersion)
 	}
 	for _, entry := range first.ManagedFields {
-		if owned := string(entry.FieldsV1.Raw); entry.Manager == "gitops" && (strings.Contains(owned, `"f:by"`) || !strings.Contains(owned, `"f:role"`) || entry.Subresource != "approval") {
+		if owned := entry.FieldsV1.GetRawString(); entry.Manager == "gitops" && (strings.Contains(owned, `"f:by"`) || !strings.Contains(owned, `"f:role"`) || entry.Subresource != "approval") {
 			t.Errorf("the applier owns %s through %q", owned, entry.Subresource)
 		}
 	}
