@@ -21,8 +21,8 @@ const (
 	// dialTimeout bounds a connection to a backend, checkTimeout one health check.
 	dialTimeout  = 2 * time.Second
 	checkTimeout = 3 * time.Second
-	// defaultInterval is the time between two rounds of health checks.
-	defaultInterval = 500 * time.Millisecond
+	// defaultInterval is the time between two rounds of health checks: each costs every backend a TLS handshake.
+	defaultInterval = time.Second
 	// failuresUntilDown is how many checks in a row must fail before the connections of a backend are cut.
 	failuresUntilDown = 3
 	// parallelChecks bounds the checks that run at a time.
@@ -54,7 +54,7 @@ type Config struct {
 	Check Check
 	// Policy says which healthy backend gets a connection.
 	Policy Policy
-	// Interval is the time between two rounds of checks, 500 ms if zero.
+	// Interval is the time between two rounds of checks, 1 s if zero.
 	Interval time.Duration
 	// Logger is told when backends come and go.
 	Logger *slog.Logger
