@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
@@ -48,7 +47,7 @@ func compareLists(t *testing.T, c *client.Client, column int, differences map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hollowtest.Patience)
 	defer cancel()
 	for _, row := range rows {
 		got := strings.TrimSpace(listed(ctx, c, row[1], row[0]))
@@ -70,7 +69,7 @@ func TestEveryTypeIsDefinedAsOnARealNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := hollowtest.Insecure(t, maintenance(t))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hollowtest.Patience)
 	defer cancel()
 	definitions, err := safe.StateListAll[*meta.ResourceDefinition](ctx, c.COSI)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -117,7 +116,7 @@ func compare(t *testing.T, conn *grpc.ClientConn, column int, differences map[st
 		if want == skipped {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*hollowtest.Patience)
 		got := call(ctx, conn, m)
 		cancel()
 		if d, listed := differences[path(m)]; listed {
@@ -173,7 +172,7 @@ func TestEveryRoleMayCallWhatItsTableSays(t *testing.T) {
 				if allowed && slices.Contains(effects, path(m)) {
 					continue
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*hollowtest.Patience)
 				got := call(ctx, conn, m)
 				cancel()
 				if denied := got == "PermissionDenied: not authorized"; denied == allowed {

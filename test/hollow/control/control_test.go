@@ -17,15 +17,13 @@ import (
 
 	"maesh.dev/ichor/test/hollow/control"
 	"maesh.dev/ichor/test/hollow/fleet"
+	"maesh.dev/ichor/test/hollow/hollowtest"
 	"maesh.dev/ichor/test/hollow/host"
 	"maesh.dev/ichor/test/hollow/loopback"
 	"maesh.dev/ichor/test/hollow/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds what a test waits for.
-const patience = 30 * time.Second
 
 // room is a hosted fleet with its socket.
 type room struct {
@@ -89,7 +87,7 @@ func start(t *testing.T, machines int) *room {
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), hollowtest.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -7,6 +7,7 @@ package hollowtest
 import (
 	"context"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -92,8 +93,14 @@ func (r *Rack) Start(m fleet.Machine) *node.Node {
 	return n
 }
 
-// Patience bounds what a test waits for.
-const Patience = 30 * time.Second
+// Patience bounds what a test waits for. Machines of continuous integration are slower than a developer's, and the race
+// detector makes a node many times slower.
+var Patience = func() time.Duration {
+	if os.Getenv("CI") != "" {
+		return 2 * time.Minute
+	}
+	return 30 * time.Second
+}()
 
 // Wait waits until the condition holds for the node.
 func Wait(tb testing.TB, n *node.Node, condition func(node.Status) bool) node.Status {
