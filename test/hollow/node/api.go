@@ -259,22 +259,34 @@ func (a *api) close(drain time.Duration, cut <-chan struct{}) {
 		a.boot.apidHealth(false)
 	}
 	if drain > 0 {
-		drained := make(chan struct{})
-		go func() {
-			defer close(drained)
-			server.GracefulStop()
-		}()
-		timer := time.NewTimer(drain)
-		select {
-		case <-drained:
-		case <-timer.C:
-		case <-cut:
-		}
-		timer.Stop()
-		server.Stop()
-		<-drained
-	} else {
-		server.Stop()
+		a.drain(server, drain, cut)
 	}
+	server.Stop()
 	<-served
+}
+
+// drain lets calls end that are under way. A boot that ends by itself meanwhile leaves them their last words, a power cut
+// nothing.
+func (a *api) drain(server *grpc.Server, patience time.Duration, cut <-chan struct{}) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		server.GracefulStop()
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+	case <-cut:
+		if a.boot.isOrderly() {
+			timer.Reset(lastWords)
+			select {
+			case <-drained:
+			case <-timer.C:
+			}
+		}
+	}
+	server.Stop()
+	<-drained
 }

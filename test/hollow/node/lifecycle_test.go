@@ -270,7 +270,7 @@ func TestResetOfStateAndEphemeralKeepsMetaAndTheInstallation(t *testing.T) {
 		t.Fatal(err)
 	}
 	hollowtest.Wait(t, n, func(s node.Status) bool {
-		return s.Stage == "booting" && slices.Contains(s.Unmet, "services: etcd not running") && s.Listening
+		return s.Stage == "booting" && slices.Contains(s.Unmet, "services: etcd not running") && s.Listening && s.Mode == node.ModeConfigured
 	})
 	keys, err := c.Connect(n, role.Admin).COSI.Get(patient(t), block.NewVolumeStatus(block.NamespaceName, "META").Metadata())
 	if err != nil || keys == nil {

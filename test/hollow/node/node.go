@@ -180,7 +180,7 @@ func (n *Node) notify() {
 }
 
 // life boots the machine again and again until it is switched off.
-func (n *Node) life(ctx context.Context, done chan<- struct{}) {
+func (n *Node) life(ctx context.Context, done chan struct{}) {
 	defer close(done)
 	for {
 		end, err := n.bootOnce(ctx)
@@ -193,17 +193,24 @@ func (n *Node) life(ctx context.Context, done chan<- struct{}) {
 			end.powerOff = true
 		}
 		if end.powerOff {
-			n.mu.Lock()
-			err := n.setPowered(false)
-			n.mu.Unlock()
-			if err != nil {
-				n.log.Error("power off", "error", err)
-			}
+			n.switchedOff(done)
 			return
 		}
 		if !pause(ctx, time.Duration(n.machine().Timings.Reboot)) {
 			return
 		}
+	}
+}
+
+// switchedOff is the machine's own power-off. From now on PowerOn starts a new life, even before this one's goroutine ended.
+func (n *Node) switchedOff(done chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.live == done {
+		n.live = nil
+	}
+	if err := n.setPowered(false); err != nil {
+		n.log.Error("power off", "error", err)
 	}
 }
 
