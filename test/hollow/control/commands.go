@@ -72,6 +72,7 @@ var commands = map[string]command{
 	"drop-apply":     {help: "break the connection of the next ApplyConfiguration after it took effect", run: certain((*node.Node).DropApply)},
 	"hang-tls":       {args: []string{"on|off"}, help: "accept connections and never answer", run: onOff((*node.Node).HangTLS)},
 	"fail-install":   {args: []string{"on|off"}, help: "make installs and upgrades fail", run: onOff((*node.Node).FailInstall)},
+	"oversize":       {args: []string{"on|off"}, help: "make the inventory too large for any client to receive", run: onOff((*node.Node).Oversize)},
 	"slow":           {args: []string{"DURATION"}, help: "delay each call; 0s ends it", run: slow},
 	"change-address": {args: []string{"ADDRESS[/BITS]"}, help: "give the machine another address", run: changeAddress},
 	"swap-nic":       {args: []string{"LINK", "MAC"}, help: "put in another NIC, with a power cut", run: swapNIC},
