@@ -14,6 +14,7 @@ func TestWhatStrategiesResetIsWhatTheyDeclare(t *testing.T) {
 	base := newStrategy(nil)
 	adjust := func(obj, old *ichor.TalosMachine) {
 		for i, m := range []*ichor.TalosMachine{obj, old} {
+			m.Spec.ClusterRef.Name = []string{"a", "b"}[i] // an empty one means the one that is there
 			m.Spec.Identity = identityOf(i)
 			m.Spec.Network.Interface.MAC = macOf(i)
 			m.Spec.Locked, m.Status.Config.PendingReboot, m.Status.Inventory.SecureBoot = i == 0, i == 0, i == 0
