@@ -52,6 +52,19 @@ test-integration: build setup-test ## tests of parts with their real neighbours
 test-e2e: build ## the whole stack, from discovery to Ready (COUNT=n repeats)
 	@build/test.sh e2e $(COUNT)
 
+.PHONY: bench bench-scan bench-fleet chaos
+bench: build ## every measurement, one after the other, each beside what it is compared with
+	@build/bench.sh
+
+bench-scan: setup ## finding machines in a large network, beside nmap and a bare connect loop
+	@build/bench.sh scan
+
+bench-fleet: build ## a thousand machines from discovery to Ready
+	@build/bench.sh fleet
+
+chaos: build setup-test ## the long form of the tests that attack: more interleavings, crashes and seeds
+	@build/chaos.sh
+
 .PHONY: generate verify
 generate: ## rewrites all generated code
 	@pkg/codegen/update.sh

@@ -23,6 +23,10 @@
             git
             gnumake
             nix
+            # measure
+            nftables
+            nmap
+            util-linux
             # the web UI's tools
             nodejs
             # looking at a stack by hand

@@ -18,6 +18,9 @@ declare -A packages=(
   [git]=git
   [gcc]="gcc libc6-dev"
   [nix-instantiate]=nix-bin
+  [nmap]=nmap
+  [nft]=nftables
+  [unshare]=util-linux
 )
 
 missing=() install=()
