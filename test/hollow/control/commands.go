@@ -70,11 +70,13 @@ var commands = map[string]command{
 	"wipe":           {help: "empty all disks, with a power cut", run: simple((*node.Node).Wipe)},
 	"certificate":    {help: "present a new certificate with a new key", run: certain((*node.Node).NewCertificate)},
 	"drop-apply":     {help: "break the connection of the next ApplyConfiguration after it took effect", run: certain((*node.Node).DropApply)},
+	"cut-apply":      {help: "break the connection of the next ApplyConfiguration before all of it arrived", run: certain((*node.Node).CutApply)},
 	"hang-tls":       {args: []string{"on|off"}, help: "accept connections and never answer", run: onOff((*node.Node).HangTLS)},
 	"fail-install":   {args: []string{"on|off"}, help: "make installs and upgrades fail", run: onOff((*node.Node).FailInstall)},
 	"oversize":       {args: []string{"on|off"}, help: "make the inventory too large for any client to receive", run: onOff((*node.Node).Oversize)},
 	"slow":           {args: []string{"DURATION"}, help: "delay each call; 0s ends it", run: slow},
 	"change-address": {args: []string{"ADDRESS[/BITS]"}, help: "give the machine another address", run: changeAddress},
+	"also-at":        {args: []string{"ADDRESS[/BITS]|none"}, help: "give the machine one more address, as a virtual IP does", run: alsoAt},
 	"swap-nic":       {args: []string{"LINK", "MAC"}, help: "put in another NIC, with a power cut", run: swapNIC},
 	"present-uuid": {args: []string{"UUID"}, help: "present another SMBIOS UUID (any text), with a power cut", run: func(n *node.Node, args []string) (any, error) {
 		return nil, n.PresentUUID(args[0])
@@ -92,14 +94,33 @@ func slow(n *node.Node, args []string) (any, error) {
 }
 
 func changeAddress(n *node.Node, args []string) (any, error) {
-	p, err := fleet.ParsePrefix(args[0])
+	p, err := address(args[0])
 	if err != nil {
-		return nil, argument("%w", err)
+		return nil, err
+	}
+	return nil, n.ChangeAddress(p)
+}
+
+func alsoAt(n *node.Node, args []string) (any, error) {
+	if args[0] == "none" {
+		return nil, n.AlsoAt()
+	}
+	p, err := address(args[0])
+	if err != nil {
+		return nil, err
+	}
+	return nil, n.AlsoAt(p)
+}
+
+func address(text string) (netip.Prefix, error) {
+	p, err := fleet.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, argument("%w", err)
 	}
 	if !p.Addr().Is4() || !p.Addr().IsLoopback() {
-		return nil, argument("%s is not within 127.0.0.0/8", p.Addr())
+		return netip.Prefix{}, argument("%s is not within 127.0.0.0/8", p.Addr())
 	}
-	return nil, n.ChangeAddress(p.Prefix)
+	return p.Prefix, nil
 }
 
 func swapNIC(n *node.Node, args []string) (any, error) {

@@ -25,6 +25,8 @@ type View struct {
 	Machine fleet.Machine
 	// Address is what the node's first link that is up has.
 	Address netip.Prefix
+	// Also are further addresses of that link, such as a virtual IP.
+	Also []netip.Prefix
 	// Seen are all addresses that the node had since it booted.
 	Seen []netip.Prefix
 	// Hostname is empty while nothing gave the node one.

@@ -116,7 +116,9 @@ func addressStatuses(v View) []resource.Resource {
 		addressStatus("lo", loopbackIndex, netip.MustParsePrefix("::1/128"), nethelpers.ScopeHost),
 	}
 	if link, index := PrimaryLink(v.Machine); link != "" && v.Address.IsValid() {
-		list = append(list, addressStatus(link, index, v.Address, nethelpers.ScopeGlobal))
+		for _, address := range append([]netip.Prefix{v.Address}, v.Also...) {
+			list = append(list, addressStatus(link, index, address, nethelpers.ScopeGlobal))
+		}
 	}
 	return list
 }

@@ -55,7 +55,7 @@ func networkStatus(v View) resource.Resource {
 func nodeAddresses(v View) []resource.Resource {
 	var current []netip.Prefix
 	if v.Address.IsValid() {
-		current = []netip.Prefix{v.Address}
+		current = append([]netip.Prefix{v.Address}, v.Also...)
 	}
 	var list []resource.Resource
 	add := func(id resource.ID, addresses []netip.Prefix) {

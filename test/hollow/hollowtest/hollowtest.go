@@ -28,10 +28,16 @@ type Rack struct {
 	Workload workload.Factory
 }
 
-// NewRack claims a block of addresses for the test.
+// NewRack claims a /24 for the test.
 func NewRack(tb testing.TB) *Rack {
 	tb.Helper()
-	block, err := loopback.Claim()
+	return NewRackOf(tb, 24)
+}
+
+// NewRackOf claims a network with a prefix of the given length, from 16 to 24. Addresses are taken from its /24s in turn.
+func NewRackOf(tb testing.TB, bits int) *Rack {
+	tb.Helper()
+	block, err := loopback.ClaimNetwork(bits)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -48,9 +54,13 @@ func (r *Rack) Prefix() netip.Prefix { return r.block.Prefix() }
 
 // Addr takes the next free address.
 func (r *Rack) Addr() netip.Addr {
+	networks := len(r.block.Claimed())
 	r.used++
-	return r.block.Addr(r.used)
+	return r.block.AddrIn((r.used-1)%networks, (r.used-1)/networks+1)
 }
+
+// Claimed are the addresses that hold the rack's network: something listens there and never accepts.
+func (r *Rack) Claimed() []netip.Addr { return r.block.Claimed() }
 
 // Machine is a plausible machine at the next free address; the test may change it before it starts it.
 func (r *Rack) Machine() fleet.Machine {

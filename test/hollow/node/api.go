@@ -46,7 +46,7 @@ type api struct {
 	// What the certificate was issued for; only the loop uses these.
 	issuedFor issue
 	issuedAt  time.Time
-	openAt    netip.AddrPort
+	openAt    []netip.AddrPort
 	openMode  string
 }
 
@@ -118,11 +118,11 @@ func (a *api) loop(ctx context.Context) {
 }
 
 func (a *api) reconcile(ctx context.Context) error {
-	want, address, ok := a.wanted()
+	want, addresses, ok := a.wanted()
 	if !ok {
 		return nil
 	}
-	if a.openMode != "" && (a.openMode != want.mode || a.openAt != address) {
+	if a.openMode != "" && (a.openMode != want.mode || !slices.Equal(a.openAt, addresses)) {
 		// Old connections end with the old listener; nobody can connect meanwhile.
 		a.close(apiDrain, ctx.Done())
 	}
@@ -135,29 +135,32 @@ func (a *api) reconcile(ctx context.Context) error {
 		}
 	}
 	if a.openMode == "" {
-		return a.open(ctx, want.mode, address)
+		return a.open(ctx, want.mode, addresses)
 	}
 	return nil
 }
 
 // wanted is what the node's state asks of the API; not ok while apid has no configuration yet.
-func (a *api) wanted() (issue, netip.AddrPort, bool) {
+func (a *api) wanted() (issue, []netip.AddrPort, bool) {
 	v := a.boot.view()
 	if !v.APIOpen || !v.Address.IsValid() {
-		return issue{}, netip.AddrPort{}, false
+		return issue{}, nil, false
 	}
-	address := netip.AddrPortFrom(v.Address.Addr(), constants.ApidPort)
+	addresses := []netip.AddrPort{netip.AddrPortFrom(v.Address.Addr(), constants.ApidPort)}
+	for _, also := range v.Also {
+		addresses = append(addresses, netip.AddrPortFrom(also.Addr(), constants.ApidPort))
+	}
 	want := issue{mode: ModeMaintenance, sans: sansOf(v), round: a.boot.node.faults.certificateRound()}
 	if v.Maintenance {
 		want.sans.FQDN = ""
-		return want, address, true
+		return want, addresses, true
 	}
 	want.mode = ModeConfigured
 	root := facts.OSRoot(v.Active)
 	want.authority = pki.Authority{Issuing: root.IssuingCA, Accepted: root.AcceptedCAs, Token: root.Token}
 	want.sans.Addresses = append(want.sans.Addresses, root.CertSANIPs...)
 	want.sans.DNSNames = append(want.sans.DNSNames, root.CertSANDNSNames...)
-	return want, address, true
+	return want, addresses, true
 }
 
 func sansOf(v facts.View) pki.SANs {
@@ -211,8 +214,8 @@ func (a *api) certify(ctx context.Context, want issue) error {
 	return nil
 }
 
-func (a *api) open(ctx context.Context, mode string, address netip.AddrPort) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address.String())
+func (a *api) open(ctx context.Context, mode string, addresses []netip.AddrPort) error {
+	listeners, err := listen(ctx, addresses)
 	if err != nil {
 		return fmt.Errorf("open the Talos API: %w", err)
 	}
@@ -230,19 +233,41 @@ func (a *api) open(ctx context.Context, mode string, address netip.AddrPort) err
 	)
 	a.boot.register(server)
 	served := make(chan struct{})
+	var serving sync.WaitGroup
+	for _, listener := range listeners {
+		serving.Go(func() {
+			if err := server.Serve(&faultyListener{Listener: listener, node: a.boot.node}); err != nil && ctx.Err() == nil {
+				a.boot.log.Debug("API listener ended", "error", err)
+			}
+		})
+	}
 	go func() {
 		defer close(served)
-		if err := server.Serve(&faultyListener{Listener: listener, node: a.boot.node}); err != nil && ctx.Err() == nil {
-			a.boot.log.Debug("API listener ended", "error", err)
-		}
+		serving.Wait()
 	}()
 	a.mu.Lock()
 	a.server, a.mode, a.served = server, mode, served
 	a.mu.Unlock()
-	a.openMode, a.openAt = mode, address
-	a.boot.log.Info("Talos API open", "mode", mode, "address", address.String())
+	a.openMode, a.openAt = mode, addresses
+	a.boot.log.Info("Talos API open", "mode", mode, "addresses", addresses)
 	a.boot.apidHealth(true)
 	return nil
+}
+
+// listen opens all addresses or none.
+func listen(ctx context.Context, addresses []netip.AddrPort) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address.String())
+		if err != nil {
+			for _, opened := range listeners {
+				_ = opened.Close() // nobody was accepted yet
+			}
+			return nil, err
+		}
+		listeners = append(listeners, listener)
+	}
+	return listeners, nil
 }
 
 // close ends the listener; calls that are under way get the given time, unless that is cut short.
@@ -251,7 +276,7 @@ func (a *api) close(drain time.Duration, cut <-chan struct{}) {
 	server, served := a.server, a.served
 	a.server, a.mode, a.served = nil, "", nil
 	a.mu.Unlock()
-	a.openMode, a.openAt = "", netip.AddrPort{}
+	a.openMode, a.openAt = "", nil
 	if server == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,10 @@ type faults struct {
 	oversize bool
 	// dropApply closes the connection of the next ApplyConfiguration before its answer.
 	dropApply bool
+	// cutApply closes the connection of the next ApplyConfiguration before its request is complete.
+	cutApply bool
+	// also are further addresses of the machine.
+	also []netip.Prefix
 }
 
 func newFaults() *faults { return &faults{hung: map[net.Conn]struct{}{}} }
@@ -159,6 +164,22 @@ func (f *faults) takeDropApply() bool {
 	return drop
 }
 
+// CutApply breaks the connection of the next ApplyConfiguration before all of it has arrived: it takes no effect, and the
+// caller can't tell that from a lost answer.
+func (n *Node) CutApply() {
+	n.faults.mu.Lock()
+	defer n.faults.mu.Unlock()
+	n.faults.cutApply = true
+}
+
+func (f *faults) takeCutApply() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cut := f.cutApply
+	f.cutApply = false
+	return cut
+}
+
 // oversized is more than a client of Talos receives in one message (32 MiB).
 const oversized = 40 << 20
 
@@ -259,6 +280,28 @@ func (n *Node) ChangeAddress(p netip.Prefix) error {
 		b.refresh()
 	}
 	return nil
+}
+
+// AlsoAt gives the machine further addresses besides its own, as a virtual IP does; none takes them back.
+func (n *Node) AlsoAt(addresses ...netip.Prefix) error {
+	for _, p := range addresses {
+		if !usable(p) {
+			return fmt.Errorf("give %s another address: %s is not within %s", n.Name(), p, loopback)
+		}
+	}
+	n.faults.mu.Lock()
+	n.faults.also = addresses
+	n.faults.mu.Unlock()
+	if b := n.current(); b != nil {
+		b.refresh()
+	}
+	return nil
+}
+
+func (f *faults) alsoAt() []netip.Prefix {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.also)
 }
 
 // whileOff changes the hardware without power, and switches the machine on again if it was on.

@@ -49,6 +49,10 @@ const (
 
 // ApplyConfiguration implements MachineService. Each call that carries bytes is recorded.
 func (s *machineService) ApplyConfiguration(ctx context.Context, in *machine.ApplyConfigurationRequest) (*machine.ApplyConfigurationResponse, error) {
+	if len(in.GetData()) > 0 && s.boot.node.faults.takeCutApply() {
+		s.boot.node.traffic.breakAll()
+		return nil, status.Error(codes.Unavailable, "connection lost")
+	}
 	record := Apply{BootID: s.boot.id, Mode: in.GetMode().String(), DryRun: in.GetDryRun(), Maintenance: !s.boot.configured()}
 	if p, ok := peer.FromContext(ctx); ok {
 		record.Peer = p.Addr.String()

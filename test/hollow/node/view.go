@@ -46,15 +46,17 @@ func (b *boot) view() facts.View {
 	if b.node.faults.isOversize() {
 		m.ProductName = strings.Repeat("x", oversized)
 	}
-	address := b.address()
+	address, also := b.address(), b.node.faults.alsoAt()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if address.IsValid() && !slices.Contains(b.seen, address) {
-		b.seen = append(b.seen, address)
+	for _, each := range append([]netip.Prefix{address}, also...) {
+		if each.IsValid() && !slices.Contains(b.seen, each) {
+			b.seen = append(b.seen, each)
+		}
 	}
 	maintenance := b.active == nil || !b.active.CompleteForBoot()
 	v := facts.View{
-		Machine: m, Address: address, Seen: slices.Clone(b.seen), Hostname: b.hostname, Domainname: b.domainname,
+		Machine: m, Address: address, Also: also, Seen: slices.Clone(b.seen), Hostname: b.hostname, Domainname: b.domainname,
 		Version: b.slot.Version, Schematic: b.slot.Schematic, Maintenance: maintenance, APIOpen: b.apiOpen,
 		Active: b.active, Persistent: b.persistent, Installed: installed, Meta: b.meta, NodeID: b.nodeID,
 		Services: b.visibleServices(), Workload: b.workload, Booted: b.booted,
