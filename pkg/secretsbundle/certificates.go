@@ -65,9 +65,19 @@ type ClientPair struct {
 // EtcdClient issues a client certificate for the cluster's etcd. Etcd on Talos has no users: whoever holds such a
 // certificate may read and write everything in it.
 func (b *Bundle) EtcdClient(now time.Time, commonName string, ttl time.Duration) (ClientPair, error) {
-	authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(b.talos.Certs.Etcd)
+	return b.client("etcd", b.talos.Certs.Etcd, now, commonName, ttl)
+}
+
+// KubernetesClient issues a client certificate for the Kubernetes API, of a user without groups: it may ask whether the
+// API is ready and in which version, and whatever else RBAC gives to that name.
+func (b *Bundle) KubernetesClient(now time.Time, commonName string, ttl time.Duration) (ClientPair, error) {
+	return b.client("Kubernetes", b.talos.Certs.K8s, now, commonName, ttl)
+}
+
+func (b *Bundle) client(of string, signer *x509.PEMEncodedCertificateAndKey, now time.Time, commonName string, ttl time.Duration) (ClientPair, error) {
+	authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(signer)
 	if err != nil {
-		return ClientPair{}, fmt.Errorf("read the etcd authority of the %s: %w", b, err)
+		return ClientPair{}, fmt.Errorf("read the %s authority of the %s: %w", of, b, err)
 	}
 	pair, err := x509.NewKeyPair(authority,
 		x509.CommonName(commonName),
@@ -77,7 +87,7 @@ func (b *Bundle) EtcdClient(now time.Time, commonName string, ttl time.Duration)
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)
 	if err != nil {
-		return ClientPair{}, fmt.Errorf("issue an etcd client certificate for %s: %w", commonName, err)
+		return ClientPair{}, fmt.Errorf("issue a %s client certificate for %s: %w", of, commonName, err)
 	}
-	return ClientPair{CA: b.talos.Certs.Etcd.Crt, Certificate: pair.CrtPEM, Key: pair.KeyPEM}, nil
+	return ClientPair{CA: signer.Crt, Certificate: pair.CrtPEM, Key: pair.KeyPEM}, nil
 }
