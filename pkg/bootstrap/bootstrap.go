@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/client-go/transport"
+
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -29,6 +31,9 @@ type Config struct {
 
 	Dialer talos.Dialer
 	Prober talos.Prober
+	// Transport is put around the connections to the new cluster's Kubernetes API, for instance to trace requests. It
+	// may be nil.
+	Transport transport.WrapperFunc
 
 	// Install installs Ichor, or starts it, and returns once Ichor's API is served and its own resources can be created.
 	// It must be idempotent: a resumed run calls it again.

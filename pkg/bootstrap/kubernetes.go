@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/transport"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
@@ -70,10 +71,13 @@ type clients struct {
 	ready func(context.Context) error
 }
 
-func connect(kubeconfig []byte) (*clients, error) {
+func connect(kubeconfig []byte, wrap transport.WrapperFunc) (*clients, error) {
 	config, err := kube.FromKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, err
+	}
+	if wrap != nil {
+		config.Wrap(wrap)
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -56,7 +56,8 @@ func prepare(config Config) (*run, error) {
 	}
 	return &run{
 		Config: config, cluster: cluster, machine: machine, journal: journal,
-		applyWindow: 30 * time.Second, interval: time.Second, now: time.Now, connect: connect,
+		applyWindow: 30 * time.Second, interval: time.Second, now: time.Now,
+		connect: func(kubeconfig []byte) (*clients, error) { return connect(kubeconfig, config.Transport) },
 	}, nil
 }
 

@@ -67,7 +67,7 @@ func (s *Stack) bootstrap(ctx context.Context) error {
 		return err
 	}
 	s.progress("bootstrapping %s (%s) as the first control plane", s.first.Name, s.first.Addr())
-	_, err = bootstrap.Run(ctx, bootstrap.Config{
+	err = s.options.Bootstrap(ctx, bootstrap.Config{
 		Cluster: s.cluster(),
 		Machine: &v1alpha1.TalosMachine{Spec: v1alpha1.TalosMachineSpec{
 			ClusterRef: v1alpha1.ClusterReference{Name: ClusterName},

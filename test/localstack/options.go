@@ -3,12 +3,14 @@
 package localstack
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"maesh.dev/ichor/pkg/bootstrap"
 	"maesh.dev/ichor/test/localstack/loopback"
 )
 
@@ -47,6 +49,8 @@ type Options struct {
 	Interval time.Duration
 	// Progress is told what happens, for people. It may be nil; it is called from one goroutine at a time.
 	Progress func(message string)
+	// Bootstrap brings the first node up; nil is bootstrap.Run in this process.
+	Bootstrap func(ctx context.Context, config bootstrap.Config) error
 	// Announce is told what a person can try next, just before the file "ready" is written. It may be nil.
 	Announce func([]Suggestion)
 }
@@ -61,6 +65,12 @@ func (o *Options) complete() error {
 	setDefault(&o.Interval, defaultInterval)
 	if o.Progress == nil {
 		o.Progress = func(string) {}
+	if o.Bootstrap == nil {
+		o.Bootstrap = func(ctx context.Context, config bootstrap.Config) error {
+			_, err := bootstrap.Run(ctx, config)
+			return err
+		}
+	}
 	}
 	if o.Announce == nil {
 		o.Announce = func([]Suggestion) {}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
@@ -37,16 +38,31 @@ const component = "ichor-controller"
 // endTimeout bounds the orderly end: an apply that was begun, and the status that goes with it.
 const endTimeout = 45 * time.Second
 
+// Edges are how the controller reaches what is around it. What is left out is as in production.
+type Edges struct {
+	// Transport is put around the connection to the Kubernetes API, for instance to trace requests.
+	Transport transport.WrapperFunc
+	// Dialer and Prober reach the machines.
+	Dialer talos.Dialer
+	Prober talos.Prober
+}
+
 // Run works until ctx ends, and then finishes what it is doing. Losing the lead is an error: the process ends, and
 // whoever started it starts it again.
-func Run(ctx context.Context, options Options) error {
+func Run(ctx context.Context, options Options) error { return RunWith(ctx, options, Edges{}) }
+
+// RunWith is Run with edges of the caller's.
+func RunWith(ctx context.Context, options Options, edges Edges) error {
 	config, err := kube.OwnCluster(options.Kubeconfig)
 	if err != nil {
 		return err
 	}
 	config = rest.AddUserAgent(config, component)
 	config.QPS, config.Burst = options.QPS, options.Burst
-	p, err := assemble(config, options)
+	if edges.Transport != nil {
+		config.Wrap(edges.Transport)
+	}
+	p, err := assemble(config, options, edges)
 	if err != nil {
 		return err
 	}
@@ -71,7 +87,7 @@ type part struct {
 	run  func(context.Context) error
 }
 
-func assemble(config *rest.Config, options Options) (*program, error) {
+func assemble(config *rest.Config, options Options, edges Edges) (*program, error) {
 	ichor, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for Ichor's API: %w", err)
@@ -80,7 +96,13 @@ func assemble(config *rest.Config, options Options) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the Kubernetes API: %w", err)
 	}
-	return assembleWith(ichor, kubernetes, talos.NewDialer(talos.DialOptions{}), talos.NewProber(talos.ProbeOptions{}), options)
+	if edges.Dialer == nil {
+		edges.Dialer = talos.NewDialer(talos.DialOptions{})
+	}
+	if edges.Prober == nil {
+		edges.Prober = talos.NewProber(talos.ProbeOptions{})
+	}
+	return assembleWith(ichor, kubernetes, edges.Dialer, edges.Prober, options)
 }
 
 func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {

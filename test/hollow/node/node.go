@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"maesh.dev/ichor/test/hollow/disk"
@@ -40,6 +41,8 @@ type Node struct {
 	traffic *traffic
 	applies *applyLog
 	faults  *faults
+	// bootstraps counts the calls that made this node begin an etcd.
+	bootstraps atomic.Int64
 
 	mu       sync.Mutex
 	hardware hardware

@@ -71,6 +71,7 @@ func (s *machineService) Bootstrap(ctx context.Context, in *machine.BootstrapReq
 	if err := rt.Bootstrap(ctx, in); err != nil {
 		return nil, err
 	}
+	s.boot.node.bootstraps.Add(1)
 	return &machine.BootstrapResponse{Messages: []*machine.Bootstrap{{}}}, nil
 }
 

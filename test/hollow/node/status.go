@@ -38,6 +38,8 @@ type Status struct {
 	Calls map[string]Calls `json:"calls,omitempty"`
 	// Applies is the number of ApplyConfiguration calls that carried a configuration, dry runs included.
 	Applies int `json:"applies"`
+	// Bootstraps is the number of Bootstrap calls that were accepted since the process started.
+	Bootstraps int64 `json:"bootstraps"`
 }
 
 // Calls counts the calls of one method.
@@ -61,6 +63,7 @@ func (n *Node) Status() Status {
 	n.mu.Unlock()
 	s.Connections, s.Bytes, s.Calls = n.traffic.snapshot()
 	s.Applies = n.applies.count()
+	s.Bootstraps = n.bootstraps.Load()
 	if installed, err := n.folder.Installed(); err == nil {
 		s.Installed = installed
 	}
