@@ -39,6 +39,8 @@ func Code(err error) codes.Code {
 	return status.Code(err)
 }
 
+func isNotFound(err error) bool { return Code(err) == codes.NotFound }
+
 // IsLost tells that a call got no answer from the machine: it may be rebooting, or the connection broke. What the call
 // did is unknown.
 func IsLost(err error) bool {

@@ -24,8 +24,12 @@ import (
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
 	"github.com/cosi-project/runtime/pkg/state/protobuf/server"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -125,6 +129,11 @@ type fakeNode struct {
 	onKube      func(machineapi.MachineService_KubeconfigServer) error
 	onMembers   func(context.Context, *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error)
 	onRemove    func(uint64) error
+	onStatus    func() (*machineapi.EtcdStatusResponse, error)
+	onAlarms    func() (*machineapi.EtcdAlarmListResponse, error)
+	onSnapshot  func(machineapi.MachineService_EtcdSnapshotServer) error
+	onServices  func() (*machineapi.ServiceListResponse, error)
+	clock       time.Time // of the machine; zero: its time server doesn't answer
 }
 
 // newState is an empty state of a node.
@@ -146,6 +155,7 @@ func startNode(t *testing.T, certificate tls.Certificate, clients *authority, wr
 	}
 	grpcServer := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.MaxRecvMsgSize(32<<20))
 	machineapi.RegisterMachineServiceServer(grpcServer, node)
+	timeapi.RegisterTimeServiceServer(grpcServer, timeServer{node: node})
 	cosi.RegisterStateServer(grpcServer, server.NewState(node.state))
 	node.port = serveGRPC(t, grpcServer, wrap)
 	return node
@@ -258,6 +268,35 @@ func (n *fakeNode) EtcdMemberList(ctx context.Context, request *machineapi.EtcdM
 
 func (n *fakeNode) EtcdRemoveMemberByID(_ context.Context, request *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	return &machineapi.EtcdRemoveMemberByIDResponse{}, n.onRemove(request.GetMemberId())
+}
+
+func (n *fakeNode) EtcdStatus(context.Context, *emptyMessage) (*machineapi.EtcdStatusResponse, error) {
+	return n.onStatus()
+}
+
+func (n *fakeNode) EtcdAlarmList(context.Context, *emptyMessage) (*machineapi.EtcdAlarmListResponse, error) {
+	return n.onAlarms()
+}
+
+func (n *fakeNode) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, stream machineapi.MachineService_EtcdSnapshotServer) error {
+	return n.onSnapshot(stream)
+}
+
+func (n *fakeNode) ServiceList(context.Context, *emptyMessage) (*machineapi.ServiceListResponse, error) {
+	return n.onServices()
+}
+
+// timeServer tells the time of a node.
+type timeServer struct {
+	timeapi.UnimplementedTimeServiceServer
+	node *fakeNode
+}
+
+func (s timeServer) Time(context.Context, *emptyMessage) (*timeapi.TimeResponse, error) {
+	if s.node.clock.IsZero() {
+		return nil, status.Error(codes.Unknown, "error querying NTP server: i/o timeout")
+	}
+	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Localtime: timestamppb.New(s.node.clock)}}}, nil
 }
 
 const serverAuth = x509.ExtKeyUsageServerAuth

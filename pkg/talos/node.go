@@ -113,14 +113,15 @@ type MaintenanceNode interface {
 // ConfiguredNode is a configured machine, over mutual TLS with the cluster's own certificate authority.
 type ConfiguredNode interface {
 	MaintenanceNode
+	EtcdReader
+	// Survey reads what there is to know of a machine when Kubernetes can't be asked. It needs os:reader.
+	Survey(ctx context.Context) (*Survey, error)
 	// RunningConfiguration returns the exact bytes that the machine runs. They hold secrets.
 	RunningConfiguration(ctx context.Context) ([]byte, error)
 	// BootID changes at each boot.
 	BootID(ctx context.Context) (string, error)
 	// Bootstrap starts etcd with this node as its first member. Only pkg/bootstrap may call it.
 	Bootstrap(ctx context.Context) error
-	// EtcdMembers asks the node's own etcd.
-	EtcdMembers(ctx context.Context) ([]EtcdMember, error)
 	// EtcdRemoveMember lets the node's etcd remove another member. A member that is gone is no error.
 	EtcdRemoveMember(ctx context.Context, id uint64) error
 	// Kubeconfig returns an admin kubeconfig.

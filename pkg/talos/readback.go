@@ -123,7 +123,7 @@ func (n *node) Kubeconfig(ctx context.Context) ([]byte, error) {
 	})
 }
 
-// collect joins the chunks of a stream, up to a size. Before Talos 1.14 a stream's error comes inside of a chunk.
+// collect joins the chunks of a stream, up to a size.
 func collect(stream interface{ Recv() (*common.Data, error) }, limit int) ([]byte, error) {
 	var out bytes.Buffer
 	for {
@@ -134,11 +134,8 @@ func collect(stream interface{ Recv() (*common.Data, error) }, limit int) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		if failed := chunk.GetMetadata(); failed.GetError() != "" {
-			if failed.GetStatus() != nil {
-				return nil, status.FromProto(failed.GetStatus()).Err()
-			}
-			return nil, errors.New(oneLine(failed.GetError()))
+		if err := chunkError(chunk); err != nil {
+			return nil, err
 		}
 		if out.Len()+len(chunk.GetBytes()) > limit {
 			return nil, fmt.Errorf("the machine sent more than %d bytes", limit)

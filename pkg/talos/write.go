@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
@@ -90,53 +88,6 @@ func applyResult(answer *machineapi.ApplyConfigurationResponse) (ApplyResult, er
 func (n *node) Bootstrap(ctx context.Context) error {
 	_, err := within(ctx, n, n.options.WriteTimeout, "etcd bootstrap", func(ctx context.Context) (struct{}, error) {
 		answer, err := n.machine.Bootstrap(ctx, &machineapi.BootstrapRequest{})
-		if err != nil {
-			return struct{}{}, err
-		}
-		for _, message := range answer.GetMessages() {
-			if text := message.GetMetadata().GetError(); text != "" {
-				return struct{}{}, errors.New(oneLine(text))
-			}
-		}
-		return struct{}{}, nil
-	})
-	return err
-}
-
-// etcdTimeout bounds questions to a node's etcd. They hang while etcd is down.
-const etcdTimeout = 15 * time.Second
-
-func (n *node) EtcdMembers(ctx context.Context) ([]EtcdMember, error) {
-	return within(ctx, n, etcdTimeout, "reading the etcd members", func(ctx context.Context) ([]EtcdMember, error) {
-		answer, err := n.machine.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{QueryLocal: true})
-		if err != nil {
-			return nil, err
-		}
-		var members []EtcdMember
-		for _, message := range answer.GetMessages() {
-			if text := message.GetMetadata().GetError(); text != "" {
-				return nil, errors.New(oneLine(text))
-			}
-			for _, member := range message.GetMembers() {
-				members = append(members, EtcdMember{
-					ID: member.GetId(), Hostname: clean(member.GetHostname()), PeerURLs: member.GetPeerUrls(), Learner: member.GetIsLearner(),
-				})
-			}
-		}
-		return members, nil
-	})
-}
-
-// Talos wraps etcd's own answer for a member that isn't there in a code of its own; etcd's words stay.
-// Source: Talos, internal/app/machined/internal/server/v1alpha1 (EtcdRemoveMemberByID); etcd, api/v3rpc/rpctypes.ErrMemberNotFound.
-const memberNotFound = "member not found"
-
-func (n *node) EtcdRemoveMember(ctx context.Context, id uint64) error {
-	_, err := within(ctx, n, n.options.WriteTimeout, "removing an etcd member", func(ctx context.Context) (struct{}, error) {
-		answer, err := n.machine.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: id})
-		if Code(err) == codes.NotFound || err != nil && strings.Contains(err.Error(), memberNotFound) {
-			return struct{}{}, nil
-		}
 		if err != nil {
 			return struct{}{}, err
 		}

@@ -75,6 +75,17 @@ type State struct {
 	Unreadable bool
 	// OnApply is called when a configuration has arrived, before the answer is sent.
 	OnApply func()
+	// Survey is what the machine says of itself.
+	Survey talos.Survey
+	// Etcd is the member that runs here; nil if none does. NoQuorum keeps it from answering what takes a quorum.
+	Etcd     *talos.EtcdStatus
+	NoQuorum bool
+	Alarms   []talos.EtcdAlarm
+	// Database is what a snapshot holds; SnapshotErr ends it before its end.
+	Database    []byte
+	SnapshotErr error
+	// Credentials are those of the latest connection.
+	Credentials talos.Credentials
 }
 
 // Machine is one scripted machine.
@@ -203,18 +214,6 @@ func (c *connection) Bootstrap(context.Context) error {
 		s.Members = []talos.EtcdMember{{ID: 0x1a, Hostname: s.Facts.Hostname}}
 		return nil
 	})
-}
-
-func (c *connection) EtcdMembers(context.Context) ([]talos.EtcdMember, error) {
-	var members []talos.EtcdMember
-	err := c.do(func(s *State) error {
-		if len(s.Members) == 0 {
-			return errors.New("etcd is not running")
-		}
-		members = s.Members
-		return nil
-	})
-	return members, err
 }
 
 // EtcdRemoveMember removes a member from the list of this machine's etcd.

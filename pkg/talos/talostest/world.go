@@ -69,10 +69,11 @@ func (w *World) DialMaintenance(_ context.Context, address netip.Addr, pin talos
 }
 
 // DialConfigured connects, if the machine is configured.
-func (w *World) DialConfigured(_ context.Context, address netip.Addr, _ talos.Credentials) (talos.ConfiguredNode, error) {
+func (w *World) DialConfigured(_ context.Context, address netip.Addr, credentials talos.Credentials) (talos.ConfiguredNode, error) {
 	machine, state := w.at(address)
 	switch state.Mode {
 	case Configured:
+		machine.Do(func(s *State) { s.Credentials = credentials })
 		return &connection{machine: machine, mode: Configured, pinned: true}, nil
 	case Off:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}
