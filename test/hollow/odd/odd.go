@@ -6,25 +6,12 @@ package odd
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	healthserver "google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // patience bounds how long a connection is kept at most.
@@ -139,14 +126,20 @@ const floodSize = 64 << 20
 // Flood sends 64 MiB of zeroes at once to whoever connects.
 func Flood(address netip.AddrPort) (io.Closer, error) {
 	return listen(address, func(c net.Conn) {
-		chunk := make([]byte, 64<<10)
-		for sent := 0; sent < floodSize; sent += len(chunk) {
-			if _, err := c.Write(chunk); err != nil {
-				return
-			}
+		if flood(c) == nil {
+			hold(c)
 		}
-		hold(c)
 	})
+}
+
+func flood(w io.Writer) error {
+	chunk := make([]byte, 64<<10)
+	for sent := 0; sent < floodSize; sent += len(chunk) {
+		if _, err := w.Write(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // HalfTLS answers a ClientHello with the first bytes of a record and then nothing: it hangs in the middle of the handshake.
@@ -160,69 +153,109 @@ func HalfTLS(address netip.AddrPort) (io.Closer, error) {
 	})
 }
 
-// TLSWithoutH2 is a TLS server that knows HTTP/1.1 only.
-func TLSWithoutH2(address netip.AddrPort) (io.Closer, error) {
-	certificate, err := selfSigned(address.Addr())
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+// SMTP greets as a mail server and then waits.
+func SMTP(address netip.AddrPort) (io.Closer, error) {
 	return listen(address, func(c net.Conn) {
-		secured := tls.Server(c, config)
-		if err := secured.Handshake(); err != nil {
-			return
-		}
-		if _, err := secured.Read(make([]byte, 1)); err == nil {
-			write(secured, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+		write(c, "220 mail.example.org ESMTP\r\n")
+		hold(c)
+	})
+}
+
+// Closing accepts and closes at once.
+func Closing(address netip.AddrPort) (io.Closer, error) { return listen(address, func(net.Conn) {}) }
+
+// Resetting waits for the first byte and resets the connection.
+func Resetting(address netip.AddrPort) (io.Closer, error) {
+	return listen(address, func(c net.Conn) {
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			reset(c)
 		}
 	})
 }
 
-// GRPC is a gRPC server over TLS that has the health service and nothing of Talos.
-func GRPC(address netip.AddrPort) (io.Closer, error) {
-	certificate, err := selfSigned(address.Addr())
-	if err != nil {
-		return nil, err
+// reset makes closing the connection a reset, whatever was not sent yet.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // else it is closed in peace, which a test would notice
 	}
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address.String())
-	if err != nil {
-		return nil, fmt.Errorf("odd server: %w", err)
-	}
-	s := &grpcServer{served: make(chan error, 1)}
-	s.server = grpc.NewServer(grpc.WaitForHandlers(true), grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
-	})))
-	grpc_health_v1.RegisterHealthServer(s.server, healthserver.NewServer())
-	go func() { s.served <- s.server.Serve(listener) }()
-	return s, nil
 }
 
-type grpcServer struct {
-	server *grpc.Server
-	served chan error
+// Deaf accepts and neither reads nor says a word.
+func Deaf(address netip.AddrPort) (io.Closer, error) {
+	return listen(address, func(c net.Conn) {
+		tcp, ok := c.(*net.TCPConn)
+		if !ok {
+			return
+		}
+		if raw, err := tcp.SyscallConn(); err == nil {
+			// Looks whether there is something to read, and leaves it, until the connection is closed at this end.
+			_ = raw.Read(func(uintptr) bool { return false })
+		}
+	})
 }
 
-// Close implements io.Closer.
-func (s *grpcServer) Close() error {
-	s.server.Stop()
-	if err := <-s.served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return err
+// pace is the time between two bytes of a server that trickles.
+const pace = 20 * time.Millisecond
+
+// trickle writes one byte at a time until the peer leaves.
+func trickle(c net.Conn, text string) {
+	left := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(left)
+		hold(c)
+	})
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		b := byte(0)
+		if i < len(text) {
+			b = text[i]
+		}
+		if _, err := c.Write([]byte{b}); err != nil {
+			break
+		}
+		select {
+		case <-ticker.C:
+			continue
+		case <-left:
+		}
+		break
 	}
-	return nil
+	_ = c.Close() // the reader ends
+	reading.Wait()
 }
 
-func selfSigned(address netip.Addr) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("odd server: %w", err)
+// Trickle answers a ClientHello with a handshake record of 16 KiB, byte by byte: it never falls silent, and never gets done.
+func Trickle(address netip.AddrPort) (io.Closer, error) {
+	return listen(address, func(c net.Conn) {
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			trickle(c, "\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03")
+		}
+	})
+}
+
+// Proxy forwards to another address, as a load balancer or a port forwarding does.
+func Proxy(target netip.Addr) func(netip.AddrPort) (io.Closer, error) {
+	return func(address netip.AddrPort) (io.Closer, error) {
+		return listen(address, func(c net.Conn) {
+			dialer := net.Dialer{Timeout: patience}
+			behind, err := dialer.DialContext(context.Background(), "tcp", netip.AddrPortFrom(target, address.Port()).String())
+			if err != nil {
+				return
+			}
+			if err := behind.SetDeadline(time.Now().Add(patience)); err != nil {
+				_ = behind.Close() // it is broken already
+				return
+			}
+			var back sync.WaitGroup
+			back.Go(func() {
+				_, _ = io.Copy(c, behind) // until either end leaves
+				_ = c.Close()             // ends the other direction
+			})
+			_, _ = io.Copy(behind, c) // until either end leaves
+			_ = behind.Close()        // ends the other direction
+			back.Wait()
+		})
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "odd"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{address.AsSlice()}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("odd server: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

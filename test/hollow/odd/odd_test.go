@@ -45,6 +45,12 @@ func TestATalosClientMeetsWhatIsNotTalos(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer block.Close() //nolint:errcheck // the process ends
+	behind := block.Addr(loopback.Usable)
+	ssh, err := odd.SSH(netip.AddrPortFrom(behind, 50000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ssh.Close() //nolint:errcheck // checked for each server below
 	for i, c := range []struct {
 		name   string
 		listen func(netip.AddrPort) (io.Closer, error)
@@ -58,6 +64,23 @@ func TestATalosClientMeetsWhatIsNotTalos(t *testing.T) {
 		{"a silent server", odd.Silent, codes.DeadlineExceeded, ""},
 		{"a handshake that stops in the middle", odd.HalfTLS, codes.DeadlineExceeded, ""},
 		{"64 MiB of zeroes", odd.Flood, codes.Unavailable, "first record does not look like a TLS handshake"},
+		{"a mail server", odd.SMTP, codes.Unavailable, "first record does not look like a TLS handshake"},
+		{"a server that doesn't read", odd.Deaf, codes.DeadlineExceeded, ""},
+		{"a server that closes", odd.Closing, codes.Unavailable, ""},
+		{"a server that resets", odd.Resetting, codes.Unavailable, "connection reset by peer"},
+		{"a handshake byte by byte", odd.Trickle, codes.DeadlineExceeded, ""},
+		{"a server without TLS 1.3", odd.OldTLS, codes.DeadlineExceeded, ""},
+		{"a server that wants a certificate", odd.Locked, codes.Unavailable, ""},
+		{"HTTP/2 that is reset", odd.H2Reset, codes.Unavailable, ""},
+		{"HTTP/2 that says nothing", odd.H2Silent, codes.DeadlineExceeded, ""},
+		{"HTTP/2 byte by byte", odd.H2Trickle, codes.DeadlineExceeded, ""},
+		{"HTTP/2 that is 64 MiB of zeroes", odd.H2Flood, codes.Unavailable, ""},
+		{"a web server with HTTP/2", odd.HTTPS, codes.Unimplemented, "HTTP status code received from server: 404"},
+		{"a call that is answered with 64 MiB", odd.GRPCFlood, codes.ResourceExhausted, ""},
+		{"what looks like a machine and is none", odd.Lookalike, codes.Unimplemented, "unknown service machine.MachineService"},
+		{"what looks like a machine and answers with 64 MiB", odd.LookalikeFlood, codes.ResourceExhausted, ""},
+		{"what looks like a machine and never answers", odd.LookalikeHang, codes.DeadlineExceeded, ""},
+		{"a proxy in front of an ssh server", odd.Proxy(behind), codes.Unavailable, "first record does not look like a TLS handshake"},
 	} {
 		address := netip.AddrPortFrom(block.Addr(i+1), 50000)
 		t.Run(c.name, func(t *testing.T) {
