@@ -62,6 +62,11 @@ func (s *Stack) Direct(config *rest.Config, replica int) *rest.Config {
 // Controllers are the ichor-controllers, Kubernetes' leader among them.
 func (s *Stack) Controllers() []*Component { return s.controllers }
 
+// ControllerHealth is where a controller serves its health and its metrics.
+func (s *Stack) ControllerHealth(replica int) string {
+	return netip.AddrPortFrom(s.replicaAddress(replica), healthPort).String()
+}
+
 // APIServerAuditLog is the own audit log of an ichor-apiserver, with bodies.
 func (s *Stack) APIServerAuditLog(replica int) string {
 	return filepath.Join(s.dir.Logs(), apiServerName(replica)+".audit.log")

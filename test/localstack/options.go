@@ -45,12 +45,14 @@ type Options struct {
 	Machines int
 	// APIServers and Controllers are how many of each to run, 1 if zero, at most 4.
 	APIServers, Controllers int
+	// ControllerArgs are further arguments of the controllers.
+	ControllerArgs []string
 	// Interval is the time between two scans for machines, 15 s if zero.
 	Interval time.Duration
-	// Progress is told what happens, for people. It may be nil; it is called from one goroutine at a time.
-	Progress func(message string)
 	// Bootstrap brings the first node up; nil is bootstrap.Run in this process.
 	Bootstrap func(ctx context.Context, config bootstrap.Config) error
+	// Progress is told what happens, for people. It may be nil; it is called from one goroutine at a time.
+	Progress func(message string)
 	// Announce is told what a person can try next, just before the file "ready" is written. It may be nil.
 	Announce func([]Suggestion)
 }
@@ -63,14 +65,14 @@ func (o *Options) complete() error {
 	setDefault(&o.APIServers, 1)
 	setDefault(&o.Controllers, 1)
 	setDefault(&o.Interval, defaultInterval)
-	if o.Progress == nil {
-		o.Progress = func(string) {}
 	if o.Bootstrap == nil {
 		o.Bootstrap = func(ctx context.Context, config bootstrap.Config) error {
 			_, err := bootstrap.Run(ctx, config)
 			return err
 		}
 	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
 	}
 	if o.Announce == nil {
 		o.Announce = func([]Suggestion) {}

@@ -127,8 +127,8 @@ func (s *Stack) startControllers(ctx context.Context) error {
 	for n := range s.options.Controllers {
 		address := netip.AddrPortFrom(s.replicaAddress(n), healthPort)
 		s.progress("starting ichor-controller %d of %d", n+1, s.options.Controllers)
-		c := s.start("ichor-controller-"+strconv.Itoa(n+1), "ichor-controller",
-			"--kubeconfig="+s.accountKubeconfig(artifacts.ControllerName), "--health-address="+address.String())
+		args := append([]string{"--kubeconfig=" + s.accountKubeconfig(artifacts.ControllerName), "--health-address=" + address.String()}, s.options.ControllerArgs...)
+		c := s.start("ichor-controller-"+strconv.Itoa(n+1), "ichor-controller", args...)
 		s.controllers = append(s.controllers, c)
 		client := &http.Client{Timeout: healthTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 		err := c.wait(ctx, func(ctx context.Context) error {

@@ -148,8 +148,9 @@ func TestAReplicaThatWaitsEndsAtOnce(t *testing.T) {
 	leader.end(t)
 }
 
-func TestAloneAndHealthy(t *testing.T) {
-	t.Parallel()
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -158,36 +159,57 @@ func TestAloneAndHealthy(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := newCluster()
-	r := c.start(t, func(o *Options) { o.HealthAddress, o.LeaderElect = address, false })
+	return address
+}
+
+// get reads a page of what is served beside the health.
+func get(ctx context.Context, address, path string) (int, string) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	get := func(ctx context.Context, path string) (int, string) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", address, path), nil)
-		if err != nil {
-			return 0, err.Error()
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return 0, err.Error()
-		}
-		body, err := io.ReadAll(io.LimitReader(response.Body, 1<<22))
-		if closeErr := response.Body.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return 0, err.Error()
-		}
-		return response.StatusCode, string(body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", address, path), nil)
+	if err != nil {
+		return 0, err.Error()
 	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<22))
+	if closeErr := response.Body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestAloneAndHealthy(t *testing.T) {
+	t.Parallel()
+	c, address := newCluster(), freeAddress(t)
+	r := c.start(t, func(o *Options) { o.HealthAddress, o.LeaderElect = address, false })
 	eventually(t, "it is ready", func(ctx context.Context) bool {
-		code, _ := get(ctx, "/readyz")
+		code, _ := get(ctx, address, "/readyz")
 		return code == http.StatusOK
 	})
-	if code, body := get(t.Context(), "/healthz"); code != http.StatusOK {
+	if code, body := get(t.Context(), address, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
-	if code, body := get(t.Context(), "/metrics"); code != http.StatusOK || !strings.Contains(body, "workqueue_depth") {
+	if code, body := get(t.Context(), address, "/metrics"); code != http.StatusOK || !strings.Contains(body, "workqueue_depth") {
 		t.Errorf("/metrics: %d, %d bytes", code, len(body))
 	}
+	if code, _ := get(t.Context(), address, "/debug/pprof/"); code != http.StatusNotFound {
+		t.Errorf("/debug/pprof/: %d though nobody asked for profiles", code)
+	}
+	r.end(t)
+}
+
+func TestProfilesAreServedIfAskedFor(t *testing.T) {
+	t.Parallel()
+	c, address := newCluster(), freeAddress(t)
+	r := c.start(t, func(o *Options) { o.HealthAddress, o.LeaderElect, o.Profiling = address, false, true })
+	eventually(t, "it serves a profile of its memory", func(ctx context.Context) bool {
+		code, _ := get(ctx, address, "/debug/pprof/heap")
+		return code == http.StatusOK
+	})
 	r.end(t)
 }

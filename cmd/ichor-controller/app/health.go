@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -17,14 +18,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// health serves /healthz, /readyz and /metrics.
+// health serves /healthz, /readyz and /metrics, and profiles if they are wanted.
 type health struct {
 	server *http.Server
 	done   chan struct{}
 }
 
 // listen begins to serve; without an address there is nothing to serve.
-func listen(address string, ready func() error) (*health, error) {
+func listen(address string, ready func() error, profiling bool) (*health, error) {
 	if address == "" {
 		return &health{}, nil
 	}
@@ -42,6 +43,9 @@ func listen(address string, ready func() error) (*health, error) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.Handle("/metrics", legacyregistry.Handler())
+	if profiling {
+		serveProfiles(mux)
+	}
 	h := &health{
 		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
 		done:   make(chan struct{}),
@@ -53,6 +57,14 @@ func listen(address string, ready func() error) (*health, error) {
 		}
 	}()
 	return h, nil
+}
+
+// serveProfiles adds what `go tool pprof` asks for, at the paths of Kubernetes' components.
+func serveProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
 func (h *health) close() {

@@ -21,6 +21,9 @@ type Options struct {
 	Kubeconfig string
 	// HealthAddress serves /healthz, /readyz and /metrics; empty: not served.
 	HealthAddress string
+	// Profiling serves /debug/pprof/ beside the health. Profiles tell of what the controller holds in memory, so they are
+	// off unless somebody looks for a fault.
+	Profiling bool
 	// LeaderElect makes replicas take turns; off for one that runs alone.
 	LeaderElect                               bool
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -53,6 +56,7 @@ func DefaultOptions() Options {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the cluster; without it, the pod's ServiceAccount is used")
 	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "address of /healthz, /readyz and /metrics; empty serves none")
+	flags.BoolVar(&o.Profiling, "profiling", o.Profiling, "serve /debug/pprof/ at the health address")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "wait to become the leader before working")
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "how long others wait for a leader that is silent")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "how long the leader tries to renew before it gives up")

@@ -152,7 +152,7 @@ func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, di
 
 // run starts everything and ends it in the opposite order: the parts first, then the lead is given back, then the caches.
 func (p *program) run(ctx context.Context) error {
-	health, err := listen(p.options.HealthAddress, p.ready)
+	health, err := listen(p.options.HealthAddress, p.ready, p.options.Profiling)
 	if err != nil {
 		return err
 	}
