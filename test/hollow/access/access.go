@@ -64,20 +64,30 @@ func Authorize(roles role.Set, method string) error {
 
 // Unary puts the roles into the context and refuses who has none that the method takes.
 func (i Injector) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	roles := i(ctx)
-	if err := Authorize(roles, info.FullMethod); err != nil {
+	if err := Authorize(i(ctx), info.FullMethod); err != nil {
 		return nil, err
 	}
-	return handler(context.WithValue(ctx, rolesKey{}, roles), req)
+	return i.UnaryUnchecked(ctx, req, info, handler)
+}
+
+// UnaryUnchecked puts the roles into the context and leaves the rest to the handlers, as the maintenance server of Talos up
+// to 1.12 does.
+func (i Injector) UnaryUnchecked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return handler(context.WithValue(ctx, rolesKey{}, i(ctx)), req)
 }
 
 // Stream is Unary for streams.
 func (i Injector) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	roles := i(stream.Context())
-	if err := Authorize(roles, info.FullMethod); err != nil {
+	if err := Authorize(i(stream.Context()), info.FullMethod); err != nil {
 		return err
 	}
-	return handler(srv, &streamWithRoles{ServerStream: stream, ctx: context.WithValue(stream.Context(), rolesKey{}, roles)})
+	return i.StreamUnchecked(srv, stream, info, handler)
+}
+
+// StreamUnchecked is UnaryUnchecked for streams.
+func (i Injector) StreamUnchecked(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx := stream.Context()
+	return handler(srv, &streamWithRoles{ServerStream: stream, ctx: context.WithValue(ctx, rolesKey{}, i(ctx))})
 }
 
 type streamWithRoles struct {

@@ -8,12 +8,15 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
 	"github.com/cosi-project/runtime/pkg/state/registry"
+
+	"maesh.dev/ichor/test/hollow/profile"
 )
 
 // namespaces of a Talos node (Talos: internal/app/machined/pkg/runtime/v1alpha2/v1alpha2_state.go).
@@ -25,16 +28,18 @@ var namespaces = []string{
 // Store is the state of one boot.
 type Store struct {
 	state state.State
+	// missing are types that this version of Talos hasn't.
+	missing []string
 }
 
-// NewStore makes a state with all namespaces and types of Talos registered.
-func NewStore(ctx context.Context) (*Store, error) {
+// NewStore makes a state with all namespaces and types of a version of Talos registered.
+func NewStore(ctx context.Context, version *profile.Profile) (*Store, error) {
 	core := namespaced.NewState(func(ns string) state.CoreState {
 		return inmem.NewStateWithOptions(
 			inmem.WithHistoryInitialCapacity(8), inmem.WithHistoryMaxCapacity(1024), inmem.WithHistoryGap(4),
 		)(ns)
 	})
-	s := &Store{state: state.WrapCore(core)}
+	s := &Store{state: state.WrapCore(core), missing: version.MissingTypes}
 	ns := registry.NewNamespaceRegistry(s.state)
 	if err := ns.RegisterDefault(ctx); err != nil {
 		return nil, fmt.Errorf("register the meta namespace: %w", err)
@@ -48,7 +53,14 @@ func NewStore(ctx context.Context) (*Store, error) {
 	if err := types.RegisterDefault(ctx); err != nil {
 		return nil, fmt.Errorf("register the meta types: %w", err)
 	}
-	for _, t := range resourceTypes() {
+	all := resourceTypes()
+	for _, extra := range version.ExtraTypes {
+		all = append(all, NewExtra(extra, nil))
+	}
+	for _, t := range all {
+		if slices.Contains(s.missing, t.ResourceDefinition().Type) {
+			continue
+		}
 		if err := types.Register(ctx, t); err != nil {
 			return nil, fmt.Errorf("register type: %w", err)
 		}
@@ -102,8 +114,12 @@ func (s *Store) Drop(ctx context.Context, pointer resource.Pointer) error {
 	return err
 }
 
-// Sync makes the resources of one kind (one namespace and type) exactly those given.
+// Sync makes the resources of one kind (one namespace and type) exactly those given. Of a type that this version hasn't
+// there are none.
 func (s *Store) Sync(ctx context.Context, owner string, kind resource.Kind, want []resource.Resource) error {
+	if slices.Contains(s.missing, kind.Type()) {
+		return nil
+	}
 	keep := map[resource.ID]bool{}
 	for _, r := range want {
 		keep[r.Metadata().ID()] = true

@@ -25,7 +25,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 )
 
-// resourceTypes are all types that a Talos 1.13 node registers, by package of the machinery's resources.
+// resourceTypes are all types that a Talos 1.13 node registers (other versions: package profile), by package of the machinery's resources.
 func resourceTypes() []meta.ResourceWithRD {
 	return []meta.ResourceWithRD{
 		&config.MachineConfig{}, &config.MachineType{},

@@ -16,6 +16,7 @@ import (
 
 	"maesh.dev/ichor/test/hollow/disk"
 	"maesh.dev/ichor/test/hollow/fleet"
+	"maesh.dev/ichor/test/hollow/profile"
 	"maesh.dev/ichor/test/hollow/workload"
 )
 
@@ -31,8 +32,10 @@ type View struct {
 	Seen []netip.Prefix
 	// Hostname is empty while nothing gave the node one.
 	Hostname, Domainname string
-	// Version is that of the running system.
+	// Version is that of the running system, Profile what is special about it, BootID the kernel's name of this boot.
 	Version string
+	Profile *profile.Profile
+	BootID  string
 	// Schematic is that of the running system.
 	Schematic string
 	// Maintenance is true while there is no configuration that is complete for boot.
@@ -90,6 +93,7 @@ func Compute(v View) []Group {
 	groups = append(groups, configGroups(v)...)
 	groups = append(groups, kubernetesGroups(v)...)
 	groups = append(groups, controlPlaneGroups(v)...)
+	groups = append(groups, extraGroups(v)...)
 	return groups
 }
 

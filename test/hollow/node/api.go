@@ -223,15 +223,19 @@ func (a *api) open(ctx context.Context, mode string, addresses []netip.AddrPort)
 	if mode == ModeConfigured {
 		injector = access.Certificate
 	}
+	unary, stream := injector.Unary, injector.Stream
+	if mode == ModeMaintenance && a.boot.profile.MaintenanceServer {
+		unary, stream = injector.UnaryUnchecked, injector.StreamUnchecked
+	}
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(a.identity.ServerConfig())),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
 		grpc.StatsHandler(a.boot.node.traffic),
-		grpc.ChainUnaryInterceptor(a.boot.routeUnary, injector.Unary, a.boot.delayUnary),
-		grpc.ChainStreamInterceptor(a.boot.routeStream, injector.Stream, a.boot.delayStream),
+		grpc.ChainUnaryInterceptor(a.boot.routeUnary, unary, a.boot.delayUnary),
+		grpc.ChainStreamInterceptor(a.boot.routeStream, stream, a.boot.delayStream),
 		grpc.WaitForHandlers(true),
 	)
-	a.boot.register(server)
+	a.boot.register(server, mode)
 	served := make(chan struct{})
 	var serving sync.WaitGroup
 	for _, listener := range listeners {

@@ -108,7 +108,7 @@ func newBoot(parent context.Context, n *Node) (*boot, error) {
 		return nil, err
 	}
 	b.ctx, b.cancel = context.WithCancel(parent)
-	if b.store, err = cosi.NewStore(b.ctx); err != nil {
+	if b.store, err = cosi.NewStore(b.ctx, b.profile); err != nil {
 		b.cancel()
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 )
 
@@ -51,7 +50,7 @@ func (b *boot) loadState(ctx context.Context) error {
 	if data == nil {
 		return nil
 	}
-	cfg, err := configloader.NewFromBytes(data)
+	cfg, err := b.parseConfig(data)
 	if err != nil {
 		b.ring.Publish(ctx, &machine.ConfigLoadErrorEvent{Error: err.Error()})
 		return fmt.Errorf("load the configuration from STATE: %w", err)

@@ -42,6 +42,15 @@ func (b *boot) install(ctx context.Context) error {
 	return nil
 }
 
+// hasInstallInstructions tells whether a configuration names a disk to install on.
+func hasInstallInstructions(cfg config.Provider) bool {
+	if cfg == nil || cfg.RawV1Alpha1() == nil || cfg.Machine() == nil {
+		return false
+	}
+	expression, err := cfg.Machine().Install().DiskMatchExpression()
+	return cfg.Machine().Install().Disk() != "" || expression != nil || err != nil
+}
+
 // minSystemDisk is the least that Talos' partitions need; with less the installer fails.
 const minSystemDisk = 3 << 30
 

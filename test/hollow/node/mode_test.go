@@ -49,12 +49,22 @@ func patched(t *testing.T, cfg config.Provider, change func(*v1alpha1.Config)) c
 	return next
 }
 
+// version is the profile of a version.
+func version(t *testing.T, of string) *profile.Profile {
+	t.Helper()
+	p, err := profile.ForVersion(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestTheModeOfAnApplyByVersion(t *testing.T) {
 	t.Parallel()
 	active := workerConfig(t)
 	light := patched(t, active, func(c *v1alpha1.Config) { c.MachineConfig.MachineNodeLabels = map[string]string{"a": "b"} })
 	heavy := patched(t, active, func(c *v1alpha1.Config) { c.MachineConfig.MachineToken = "another.token000000000" })
-	old, later := &profile.Profile{RebootsOnApply: true}, &profile.Profile{}
+	older, old, later := version(t, "v1.12.11"), version(t, "v1.13.9"), version(t, "v1.14.0")
 	for _, c := range []struct {
 		name        string
 		profile     *profile.Profile
@@ -63,6 +73,7 @@ func TestTheModeOfAnApplyByVersion(t *testing.T) {
 		maintenance bool
 		code        codes.Code
 	}{
+		{"1.12, a heavy change", older, heavy, applyAuto, applyReboot, false, codes.OK},
 		{"1.13, a light change", old, light, applyAuto, applyNoReboot, false, codes.OK},
 		{"1.13, a heavy change", old, heavy, applyAuto, applyReboot, false, codes.OK},
 		{"1.13, a heavy change without a reboot", old, heavy, applyNoReboot, 0, false, codes.InvalidArgument},
@@ -72,6 +83,7 @@ func TestTheModeOfAnApplyByVersion(t *testing.T) {
 		{"1.13, a mode that isn't one", old, light, 99, 0, false, codes.Unknown},
 		{"1.14, a heavy change", later, heavy, applyAuto, applyNoReboot, false, codes.OK},
 		{"1.14, with a reboot", later, light, applyReboot, 0, false, codes.Unimplemented},
+		{"1.14, a mode that isn't one", later, light, 99, 0, false, codes.InvalidArgument},
 		{"1.14, the mode that is zero in maintenance", later, light, applyReboot, applyNoReboot, true, codes.OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {

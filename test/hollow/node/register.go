@@ -20,10 +20,14 @@ type machineService struct {
 	boot *boot
 }
 
-// register adds all services that a node of this version has.
-func (b *boot) register(server *grpc.Server) {
+// register adds all services that a node of this version has in a mode of its API.
+func (b *boot) register(server *grpc.Server, mode string) {
+	if mode == ModeMaintenance && b.profile.MaintenanceServer {
+		b.registerMaintenance(server)
+		return
+	}
 	machine.RegisterMachineServiceServer(server, &machineService{boot: b})
-	if b.profile.Lifecycle {
+	if b.profile.Containerd {
 		machine.RegisterImageServiceServer(server, &imageService{boot: b})
 		machine.RegisterLifecycleServiceServer(server, &lifecycleService{boot: b})
 		machine.RegisterDebugServiceServer(server, &debugService{})

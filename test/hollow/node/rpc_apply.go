@@ -12,7 +12,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
@@ -23,12 +22,19 @@ import (
 	"maesh.dev/ichor/test/hollow/sequence"
 )
 
-// validationMode is the platform "metal", which demands install instructions until something is installed.
+// validationMode is the platform "metal", which demands install instructions until something is installed, unless the
+// version can do without.
 type validationMode struct{ installed bool }
 
 func (validationMode) String() string          { return "metal" }
 func (m validationMode) RequiresInstall() bool { return !m.installed }
 func (validationMode) InContainer() bool       { return false }
+
+// validationMode is how a configuration is judged now.
+func (b *boot) validationMode() (validationMode, error) {
+	installed, err := b.installed()
+	return validationMode{installed: installed != nil || b.profile.RunsFromMemory}, err
+}
 
 type applyMode = machine.ApplyConfigurationRequest_Mode
 
@@ -93,6 +99,9 @@ func (b *boot) apply(ctx context.Context, in *machine.ApplyConfigurationRequest)
 			"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot")
 	}
 	maintenance := !b.configured()
+	if maintenance && b.profile.MaintenanceServer {
+		return b.applyInMaintenance(ctx, in)
+	}
 	if !maintenance && !access.Roles(ctx).Includes(role.Admin) {
 		return nil, access.ErrNotAuthorized
 	}
@@ -127,27 +136,47 @@ func (b *boot) apply(ctx context.Context, in *machine.ApplyConfigurationRequest)
 
 // checkConfig parses and validates, first as anyone could, then against this machine.
 func (b *boot) checkConfig(ctx context.Context, data []byte, maintenance bool) (config.Provider, []string, error) {
-	cfg, err := configloader.NewFromBytes(data)
+	cfg, err := b.parseConfig(data)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !maintenance && cfg.RawV1Alpha1() == nil {
 		return nil, nil, fmt.Errorf("the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?")
 	}
-	installed, err := b.installed()
+	warnings, err := b.validate(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	mode := validationMode{installed: installed != nil}
-	warnings, err := cfg.Validate(mode)
-	if err != nil {
-		return nil, nil, err
-	}
-	more, err := cfg.RuntimeValidate(ctx, b.store.State(), mode)
+	more, err := b.validateHere(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	return cfg, slices.Concat(warnings, more), nil
+}
+
+// validate judges a configuration as anyone could.
+func (b *boot) validate(cfg config.Provider) ([]string, error) {
+	mode, err := b.validationMode()
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Validate(mode)
+}
+
+// validateHere judges a configuration against this machine and the version that it runs.
+func (b *boot) validateHere(ctx context.Context, cfg config.Provider) ([]string, error) {
+	mode, err := b.validationMode()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkKubernetes(cfg); err != nil {
+		return nil, err
+	}
+	known, err := withKnownKubernetes(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return known.RuntimeValidate(ctx, b.store.State(), mode)
 }
 
 // chooseMode turns what was asked for into what will be done, with the text that says so.
@@ -178,7 +207,11 @@ func (b *boot) chooseMode(mode applyMode, cfg config.Provider, maintenance bool)
 	case applyReboot:
 		return mode, detailReboot, nil
 	}
-	return 0, "", fmt.Errorf("incorrect mode '%s' specified for the apply config call", mode)
+	err := fmt.Errorf("incorrect mode '%s' specified for the apply config call", mode)
+	if b.profile.RefusesUnknownModes {
+		err = status.Error(codes.InvalidArgument, err.Error())
+	}
+	return 0, "", err
 }
 
 func (b *boot) dryRun(mode applyMode, details string, cfg config.Provider) (*machine.ApplyConfigurationResponse, error) {

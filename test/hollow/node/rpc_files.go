@@ -132,7 +132,7 @@ func (s *machineService) Copy(in *machine.CopyRequest, srv machine.MachineServic
 	files := s.boot.files()
 	_, isFile := files[root]
 	if !isFile && !folders(files)[root] {
-		return srv.Send(&common.Data{Metadata: &common.Metadata{Error: fmt.Sprintf("lstat %s: no such file or directory", root)}})
+		return s.boot.streamError(srv.Send, fmt.Errorf("lstat %s: no such file or directory", root))
 	}
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)
@@ -153,5 +153,13 @@ func (s *machineService) Copy(in *machine.CopyRequest, srv machine.MachineServic
 		return err
 	}
 	_, err := (&chunkWriter{send: srv.Send}).Write(out.Bytes())
+	return err
+}
+
+// streamError tells what went wrong in the middle of a stream of data.
+func (b *boot) streamError(send func(*common.Data) error, err error) error {
+	if b.profile.StreamErrorsInData {
+		return send(&common.Data{Metadata: &common.Metadata{Error: err.Error()}})
+	}
 	return err
 }

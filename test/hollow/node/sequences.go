@@ -90,6 +90,9 @@ func (b *boot) installPhases() []sequence.Phase {
 	if installed != nil && !isStaged {
 		return nil
 	}
+	if installed == nil && b.profile.RunsFromMemory && !hasInstallInstructions(b.activeConfig()) {
+		return nil
+	}
 	install := b.install
 	if isStaged {
 		install = func(ctx context.Context) error { return b.installStaged(ctx, staged) }

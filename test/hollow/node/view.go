@@ -57,7 +57,7 @@ func (b *boot) view() facts.View {
 	maintenance := b.active == nil || !b.active.CompleteForBoot()
 	v := facts.View{
 		Machine: m, Address: address, Also: also, Seen: slices.Clone(b.seen), Hostname: b.hostname, Domainname: b.domainname,
-		Version: b.slot.Version, Schematic: b.slot.Schematic, Maintenance: maintenance, APIOpen: b.apiOpen,
+		Version: b.slot.Version, Profile: b.profile, BootID: b.id, Schematic: b.slot.Schematic, Maintenance: maintenance, APIOpen: b.apiOpen,
 		Active: b.active, Persistent: b.persistent, Installed: installed, Meta: b.meta, NodeID: b.nodeID,
 		Services: b.visibleServices(), Workload: b.workload, Booted: b.booted,
 		MaintenanceCA: &x509.PEMEncodedCertificateAndKey{Crt: b.authority.CertificatePEM()},
