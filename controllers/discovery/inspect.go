@@ -26,7 +26,7 @@ func (c *Controller) inspect(ctx context.Context, cluster *v1alpha1.TalosCluster
 	probe := c.Prober.Probe(ctx, address)
 	switch probe.Class {
 	case v1alpha1.HostMaintenance:
-		return c.inspectMaintenance(ctx, cluster, address, r)
+		return c.inspectMaintenance(ctx, cluster, address)
 	case v1alpha1.HostAlreadyConfigured:
 		return c.inspectConfigured(ctx, cluster, probe)
 	case v1alpha1.HostNotTalos:
@@ -40,7 +40,7 @@ func (c *Controller) inspect(ctx context.Context, cluster *v1alpha1.TalosCluster
 	}
 }
 
-func (c *Controller) inspectMaintenance(ctx context.Context, cluster *v1alpha1.TalosCluster, address netip.Addr, r *results) (finding, error) {
+func (c *Controller) inspectMaintenance(ctx context.Context, cluster *v1alpha1.TalosCluster, address netip.Addr) (finding, error) {
 	unread := func(why string) finding {
 		return finding{class: v1alpha1.HostMaintenance, odd: why, unread: true}
 	}
@@ -52,10 +52,14 @@ func (c *Controller) inspectMaintenance(ctx context.Context, cluster *v1alpha1.T
 	if !c.patience.enough(seen, c.Clock.Now()) {
 		return unread("a Talos machine in maintenance mode that has not read its hardware yet"), nil
 	}
-	name, err := c.record(ctx, cluster, seen, r.silent)
+	name, err := c.place(ctx, cluster, seen)
 	var refused *refusedError
 	if errors.As(err, &refused) {
 		return unread(refused.Error()), nil
+	}
+	var claim *claimError
+	if errors.As(err, &claim) {
+		return finding{class: v1alpha1.HostMaintenance, odd: claim.Error()}, nil
 	}
 	return finding{class: v1alpha1.HostMaintenance, machine: name}, err
 }
@@ -114,13 +118,23 @@ func (c *Controller) inspectConfigured(ctx context.Context, cluster *v1alpha1.Ta
 	if m == nil {
 		return finding{class: v1alpha1.HostOursUnknown, odd: fmt.Sprintf("a configured machine of this cluster that no TalosMachine describes (%s)", describe(identity.Identity(facts.Identity)))}, nil
 	}
+	found = finding{class: v1alpha1.HostAlreadyConfigured, machine: m.Name}
+	// The machine controller keeps the addresses of a machine that it reaches; this is for one that moved.
+	known := dialled(m)
+	if known != "" {
+		if slices.Contains(facts.Addresses, known) {
+			return found, nil
+		}
+		if there, err := c.isAt(ctx, cluster, m); there || err != nil {
+			return found, err
+		}
+	}
 	_, err = c.store.update(ctx, m, func(m *v1alpha1.TalosMachine) {
-		// The machine controller keeps the addresses of a machine that it reaches; this is for one that moved.
-		if addresses := m.Status.Addresses; len(addresses) == 0 || !slices.Contains(facts.Addresses, addresses[0]) {
+		if dialled(m) == known {
 			m.Status.Addresses = inOrder(facts.Addresses)
 		}
 	})
-	return finding{class: v1alpha1.HostAlreadyConfigured, machine: m.Name}, err
+	return found, err
 }
 
 func (c *Controller) readConfigured(ctx context.Context, cluster *v1alpha1.TalosCluster, address netip.Addr) (*talos.Facts, error) {

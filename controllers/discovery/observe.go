@@ -31,9 +31,11 @@ type sighting struct {
 // observe writes what was seen into a machine's status. A machine that was, or may have been, configured is the machine
 // controller's: it is told of the certificate and of one more address to look at, and decides. What it decides by is left
 // alone, as whoever is in maintenance mode can claim to be any machine.
-func observe(m *v1alpha1.TalosMachine, seen sighting, others []*v1alpha1.TalosMachine, silent func(string) bool, now time.Time) {
+func observe(m *v1alpha1.TalosMachine, seen sighting, where whereabouts, others []*v1alpha1.TalosMachine, now time.Time) {
 	status, facts := &m.Status, seen.facts
-	noteFingerprint(status, seen.fingerprint, now)
+	if where != claimedHere {
+		noteFingerprint(status, seen.fingerprint, now)
+	}
 	if sent(m) {
 		alsoAt(status, seen.address.String())
 		return
@@ -41,7 +43,9 @@ func observe(m *v1alpha1.TalosMachine, seen sighting, others []*v1alpha1.TalosMa
 	if facts.Inventory != nil {
 		status.Inventory = facts.Inventory.DeepCopy()
 	}
-	status.Addresses = addressesAfter(status.Addresses, facts.Addresses, silent)
+	if where == movedHere {
+		status.Addresses = inOrder(facts.Addresses)
+	}
 	status.Stage = facts.Stage.Stage
 	status.Hostname = facts.Hostname
 	status.TalosVersion = facts.TalosVersion
@@ -104,16 +108,6 @@ func alsoAt(status *v1alpha1.TalosMachineStatus, address string) {
 	}
 	known := status.Addresses[:min(len(status.Addresses), maxAddresses-1)]
 	status.Addresses = append(slices.Clone(known), address)
-}
-
-// addressesAfter are a machine's addresses after it was reached at the first of now. The address to dial stays while the
-// machine still says it has it, so that a machine with two of them doesn't move to and fro; unless nothing answers there.
-func addressesAfter(before, now []string, silent func(string) bool) []string {
-	if len(before) == 0 || len(now) == 0 || before[0] == now[0] || silent(before[0]) || !slices.Contains(now, before[0]) {
-		return inOrder(now)
-	}
-	rest := slices.DeleteFunc(slices.Clone(now), func(address string) bool { return address == before[0] })
-	return inOrder(append([]string{before[0]}, rest...))
 }
 
 // inOrder sorts all addresses but the first, so that the order doesn't tell where the machine was reached.

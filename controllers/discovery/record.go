@@ -26,9 +26,17 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
+// claimError is a machine that says it is one that is in maintenance mode elsewhere, with another certificate.
+type claimError struct{ machine, address string }
+
+func (e *claimError) Error() string {
+	return fmt.Sprintf("a Talos machine in maintenance mode that says it is machine %s, which answers at %s with another certificate", e.machine, e.address)
+}
+
 // record makes or refreshes the object of a machine that was met in maintenance mode, and returns its name. One at a
-// time: who a machine is depends on all others.
-func (c *Controller) record(ctx context.Context, cluster *v1alpha1.TalosCluster, seen sighting, silent func(string) bool) (string, error) {
+// time: who a machine is depends on all others. looked is what is at the address that the machine had; if it is wanted and
+// not that, the error is an unlookedError.
+func (c *Controller) record(ctx context.Context, cluster *v1alpha1.TalosCluster, seen sighting, looked station) (string, error) {
 	c.recording.Lock()
 	defer c.recording.Unlock()
 	machines, err := c.store.all()
@@ -45,9 +53,19 @@ func (c *Controller) record(ctx context.Context, cluster *v1alpha1.TalosCluster,
 	if m.DeletionTimestamp != nil {
 		return m.Name, nil // it is being let go; once the object is gone, the machine is found again
 	}
+	where, err := whereIs(m, seen, looked)
+	if err != nil {
+		return m.Name, err
+	}
+	if where == claimedHere && !sent(m) {
+		return "", &claimError{machine: m.Name, address: looked.address}
+	}
 	before := m.Status.MaintenanceFingerprint
 	written, err := c.store.update(ctx, m, func(m *v1alpha1.TalosMachine) {
-		observe(m, seen, machines, silent, c.Clock.Now())
+		// The object may have changed meanwhile; then the next scan looks again.
+		if now, err := whereIs(m, seen, looked); err == nil && now == where {
+			observe(m, seen, where, machines, c.Clock.Now())
+		}
 	})
 	if err != nil || written == nil {
 		return m.Name, err
@@ -55,7 +73,7 @@ func (c *Controller) record(ctx context.Context, cluster *v1alpha1.TalosCluster,
 	switch {
 	case isNew:
 		c.Recorder.Eventf(written, corev1.EventTypeNormal, eventDiscovered, "found in maintenance mode at %s", address)
-	case before != "" && before != string(seen.fingerprint):
+	case before != "" && before != written.Status.MaintenanceFingerprint:
 		c.Recorder.Eventf(written, corev1.EventTypeNormal, v1alpha1.ReasonFingerprintChanged,
 			"presents maintenance certificate %s at %s, before it was %s; Talos makes a new one at each boot, every 12 hours and when an address changes", seen.fingerprint, address, before)
 	}

@@ -79,13 +79,6 @@ func (r *results) at(text string) finding {
 	return finding{}
 }
 
-// silent tells whether nothing answered at an address in this run.
-func (r *results) silent(text string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.at(text).class == v1alpha1.HostUnreachable
-}
-
 // missing tells whether a machine ought to have been met in this run, and wasn't.
 func (r *results) missing(m *v1alpha1.TalosMachine) bool {
 	r.mu.Lock()
