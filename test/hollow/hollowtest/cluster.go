@@ -18,6 +18,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
 	"maesh.dev/ichor/test/hollow/node"
+	"maesh.dev/ichor/test/hollow/profile"
 )
 
 // Cluster makes configurations and client certificates of one cluster.
@@ -36,13 +37,20 @@ var bundleContract = config.TalosVersion1_6
 // the version that the machines run.
 func NewCluster(tb testing.TB, endpoint netip.Addr, installDisk string) *Cluster {
 	tb.Helper()
+	return NewClusterOf(tb, endpoint, installDisk, profile.DefaultVersion, constants.DefaultKubernetesVersion)
+}
+
+// NewClusterOf is NewCluster with the versions of Talos to install and of Kubernetes to run. The configurations are such
+// as 1.12 reads, which every later version does too.
+func NewClusterOf(tb testing.TB, endpoint netip.Addr, installDisk, talosVersion, kubernetesVersion string) *Cluster {
+	tb.Helper()
 	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), bundleContract)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	input, err := generate.NewInput("rack", "https://"+netip.AddrPortFrom(endpoint, 6443).String(), constants.DefaultKubernetesVersion,
-		generate.WithSecretsBundle(bundle), generate.WithVersionContract(config.TalosVersion1_13), generate.WithInstallDisk(installDisk),
-		generate.WithInstallImage("factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.9"))
+	input, err := generate.NewInput("rack", "https://"+netip.AddrPortFrom(endpoint, 6443).String(), kubernetesVersion,
+		generate.WithSecretsBundle(bundle), generate.WithVersionContract(config.TalosVersion1_12), generate.WithInstallDisk(installDisk),
+		generate.WithInstallImage("factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:"+talosVersion))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func checkDocument(version *profile.Profile, root *yaml.Node) error {
 	}
 	for _, key := range version.MissingKeys[kind] {
 		if _, there := values[key]; there {
-			return fault(fmt.Errorf("unknown keys found during decoding:\n%s: %s\n", key, values[key])) //nolint:revive // Talos' words
+			return fault(fmt.Errorf("unknown keys found during decoding:\n%s: %s", key, values[key]))
 		}
 	}
 	return nil

@@ -54,7 +54,9 @@ func TestWhatTheContractSaysOfVersions(t *testing.T) {
 		{"§0.5 LifecycleService is new in 1.13", func(p *Profile) bool { return p.Containerd }, []string{v13, v14}},
 		{"§1.1 APIServiceConfig runs maintenance in apid", func(p *Profile) bool { return slices.Contains(p.MissingTypes, "APIServiceConfigs.runtime.talos.dev") }, []string{v12}},
 		{"§2 1.14 adds BootID", func(p *Profile) bool { return p.has("BootIDs.runtime.talos.dev", "boot-id") }, []string{v14}},
-		{"§2 1.14 adds ImageFactorySchematics", func(p *Profile) bool { return p.has("ImageFactorySchematics.runtime.talos.dev", "image-factory-schematic") }, []string{v14}},
+		{"§2 1.14 adds ImageFactorySchematics", func(p *Profile) bool {
+			return p.has("ImageFactorySchematics.runtime.talos.dev", "image-factory-schematic")
+		}, []string{v14}},
 		{"§4 1.14: install section no longer required", func(p *Profile) bool { return p.RunsFromMemory }, []string{v14}},
 		{"§4 1.14: unknown mode ⇒ InvalidArgument", func(p *Profile) bool { return p.RefusesUnknownModes }, []string{v14}},
 		{"§8 kinds in 1.13: KubeSpanConfig", func(p *Profile) bool { return slices.Contains(p.MissingKinds, "KubeSpanConfig") }, []string{v12}},
