@@ -36,12 +36,13 @@ type Credentials interface {
 
 // Options bound what the search for machines does. The zero value of each means its default.
 type Options struct {
-	// Concurrency is how many addresses are looked at at a time. Default 256.
+	// Concurrency is how many addresses of a cluster are looked at at a time. Default 256.
 	Concurrency int
-	// Rate is how many addresses a second are looked at, over all clusters. Default 500: a /24 in half a second, a /16 in
-	// little more than two minutes.
+	// Rate is how many packets a second may ask for a connection, over all clusters; rate.Inf is no limit. An address that
+	// refuses takes one, one that is silent two. Default 500: a /24 of addresses that refuse in half a second, a /16 in
+	// little more than two minutes. Where all are silent, Concurrency sets the pace: 256 at a time, 2s each.
 	Rate rate.Limit
-	// Reads is how many machines are read at a time. Default 16.
+	// Reads is how many machines are read at a time, over all clusters. Default 16.
 	Reads int
 	// ReadTimeout bounds the reading of one machine. Default 30s.
 	ReadTimeout time.Duration
@@ -79,7 +80,7 @@ type Controller struct {
 	machines listers.TalosMachineLister
 	clusters listers.TalosClusterLister
 	store    *store
-	limiter  *rate.Limiter
+	pacer    *pacer
 	reads    chan struct{}
 	patience patience
 
@@ -107,7 +108,7 @@ func New(config Config) (*Controller, error) {
 		Config:       config,
 		machines:     config.Machines.Lister(),
 		clusters:     config.Clusters.Lister(),
-		limiter:      rate.NewLimiter(config.Options.Rate, config.Options.Concurrency),
+		pacer:        newPacer(config.Options.Rate),
 		reads:        make(chan struct{}, config.Options.Reads),
 		states:       map[string]*state{},
 		clusterQueue: newQueue("discovery-clusters", config.Clock),

@@ -20,24 +20,13 @@ import (
 	"maesh.dev/ichor/pkg/talos"
 )
 
-// inspect finds out what is at an address, and keeps the object of a machine that is there current. Its error is the
-// Kubernetes API's, and ends the scan; what is wrong with a peer is a finding.
-func (c *Controller) inspect(ctx context.Context, cluster *v1alpha1.TalosCluster, address netip.Addr, r *results) (finding, error) {
-	probe := c.Prober.Probe(ctx, address)
-	switch probe.Class {
-	case v1alpha1.HostMaintenance:
-		return c.inspectMaintenance(ctx, cluster, address)
-	case v1alpha1.HostAlreadyConfigured:
-		return c.inspectConfigured(ctx, cluster, probe)
-	case v1alpha1.HostNotTalos:
-		return finding{class: probe.Class, odd: probe.Message}, nil
-	default:
-		found := finding{class: v1alpha1.HostUnreachable}
-		if r.plan.explicit[address] {
-			found.odd = probe.Message
-		}
-		return found, nil
+// inspect reads the machine that a probe met, and keeps its object current. Its error is the Kubernetes API's, and ends the
+// scan; what is wrong with a peer is a finding.
+func (c *Controller) inspect(ctx context.Context, cluster *v1alpha1.TalosCluster, probe talos.Probe) (finding, error) {
+	if probe.Class == v1alpha1.HostMaintenance {
+		return c.inspectMaintenance(ctx, cluster, probe.Address)
 	}
+	return c.inspectConfigured(ctx, cluster, probe)
 }
 
 func (c *Controller) inspectMaintenance(ctx context.Context, cluster *v1alpha1.TalosCluster, address netip.Addr) (finding, error) {

@@ -93,13 +93,10 @@ func (c *Controller) lookAt(ctx context.Context, m *v1alpha1.TalosMachine) (stat
 	if err != nil {
 		return there, nil //nolint:nilerr // nothing can be there
 	}
-	if err := c.limiter.Wait(ctx); err != nil {
-		return there, err
-	}
-	probe := c.Prober.Probe(ctx, address)
+	probe, err := c.probe(ctx, address)
 	switch {
-	case ctx.Err() != nil:
-		return there, ctx.Err() // what a probe says that was cut off means nothing
+	case err != nil:
+		return there, err
 	case probe.Class != v1alpha1.HostMaintenance:
 	case string(probe.Fingerprint) == m.Status.MaintenanceFingerprint:
 		there.fingerprint = probe.Fingerprint

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/talos"
 )
 
 // maxHosts is how many odd hosts a status lists.
@@ -68,6 +69,18 @@ func (r *results) add(i int, found finding) {
 	if found.machine != "" {
 		r.seen[found.machine] = true
 	}
+}
+
+// notMachine is the finding at an address where there is no Talos machine.
+func (r *results) notMachine(probe talos.Probe) finding {
+	if probe.Class == v1alpha1.HostNotTalos {
+		return finding{class: probe.Class, odd: probe.Message}
+	}
+	found := finding{class: v1alpha1.HostUnreachable}
+	if r.plan.explicit[probe.Address] {
+		found.odd = probe.Message
+	}
+	return found
 }
 
 // at is what this run found at an address; nothing if it didn't look there. The lock is held.

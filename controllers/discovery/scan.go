@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,52 +84,6 @@ func (c *Controller) writeProgress(ctx context.Context, cluster *v1alpha1.TalosC
 		condition.ObservedGeneration = cluster.Generation
 		meta.SetStatusCondition(&now.Status.Conditions, condition)
 	})
-}
-
-// run looks at the addresses that results want, many at a time, and calls progress now and then. The first error that
-// isn't a peer's ends it.
-func (c *Controller) run(ctx context.Context, cluster *v1alpha1.TalosCluster, r *results, progress func() error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	next.Store(int64(r.first))
-	for range min(c.Options.Concurrency, r.left()) {
-		workers.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(r.plan.addresses) || c.limiter.Wait(ctx) != nil {
-					return
-				}
-				found, err := c.inspect(ctx, cluster, r.plan.addresses[i], r)
-				if ctx.Err() != nil {
-					return // what a probe says that was cut off means nothing
-				}
-				if err != nil {
-					cancel(err)
-					return
-				}
-				r.add(i, found)
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		workers.Wait()
-	}()
-	ticker := c.Clock.NewTicker(c.Options.ProgressInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return context.Cause(ctx)
-		case <-ticker.C():
-			if err := progress(); err != nil && ctx.Err() == nil {
-				cancel(err)
-			}
-		}
-	}
 }
 
 // noteMissing moves the condition Reachable of machines that wait for a person and were not found.

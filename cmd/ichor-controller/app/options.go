@@ -28,7 +28,7 @@ type Options struct {
 	LeaderElect                               bool
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	MachineWorkers, ClusterWorkers            int
-	// ScanConcurrency is how many addresses are looked at at a time, ScanRate how many a second.
+	// ScanConcurrency is how many addresses are looked at at a time, ScanRate how many packets a second look at them.
 	ScanConcurrency, ScanRate int
 	// QPS and Burst bound the requests to the Kubernetes API.
 	QPS   float32
@@ -63,8 +63,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "time between two tries to become the leader")
 	flags.IntVar(&o.MachineWorkers, "machine-workers", o.MachineWorkers, "machines that are worked on at a time")
 	flags.IntVar(&o.ClusterWorkers, "cluster-workers", o.ClusterWorkers, "clusters that are worked on at a time")
-	flags.IntVar(&o.ScanConcurrency, "scan-concurrency", o.ScanConcurrency, "addresses that are looked at at a time in the search for machines")
-	flags.IntVar(&o.ScanRate, "scan-rate", o.ScanRate, "addresses that are looked at a second in the search for machines")
+	flags.IntVar(&o.ScanConcurrency, "scan-concurrency", o.ScanConcurrency, "addresses that are looked at at a time in the search for machines, for each cluster")
+	flags.IntVar(&o.ScanRate, "scan-rate", o.ScanRate, "packets a second that ask addresses for a connection in the search for machines, over all clusters; an address that is silent takes two")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests to the Kubernetes API a second")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the Kubernetes API at once")
 }
