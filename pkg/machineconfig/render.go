@@ -121,6 +121,9 @@ func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.Ta
 	if err != nil {
 		return nil, err
 	}
+	if err := checkKubernetes(facts.Versions.Kubernetes, facts.MaintenanceVersion, facts.Versions.Talos); err != nil {
+		return nil, err
+	}
 	role, err := talosRole(m.Spec.Role)
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func TestRender(t *testing.T) {
 		"worker-dhcp-everywhere": {},
 		"worker-no-hostname-old-maintenance": {
 			machine: func(m *v1alpha1.TalosMachine) { m.Spec.Hostname = "" },
-			facts:   func(f *Facts) { f.MaintenanceVersion = "v1.12.3" },
+			facts:   func(f *Facts) { f.MaintenanceVersion, f.Versions.Kubernetes = "v1.12.3", "v1.35.4" },
 		},
 		"controlplane-static": {
 			machine: func(m *v1alpha1.TalosMachine) {
@@ -280,8 +280,17 @@ func TestRenderRefuses(t *testing.T) {
 		"a role that isn't one":           {machine: func(m *v1alpha1.TalosMachine) { m.Spec.Role = "boss" }, want: `spec.role: "boss" is neither`},
 		"a Talos that is too old":         {facts: func(f *Facts) { f.MaintenanceVersion = "v1.9.0" }, want: "v1.9 of Talos is too old"},
 		"a version that is none":          {facts: func(f *Facts) { f.Versions.Talos = "latest" }, want: `"latest" is no Talos version`},
-		"no inventory":                    {facts: func(f *Facts) { f.Inventory = nil }, want: "is not on the machine", disk: true},
-		"a label that isn't one":          {machine: func(m *v1alpha1.TalosMachine) { m.Spec.NodeLabels = map[string]string{"a b": "c"} }, want: "would be refused by Talos"},
+		"a Kubernetes that the version in maintenance refuses": {
+			facts: func(f *Facts) { f.MaintenanceVersion = "v1.12.11" },
+			want:  "the machine booted Talos v1.12.11, which takes no configuration with Kubernetes v1.36.6: version of Kubernetes 1.36.6 is too new to be used with Talos 1.12.11; boot it from an image of another version",
+		},
+		"a Kubernetes that the version to install refuses": {
+			facts: func(f *Facts) { f.Versions.Talos, f.Versions.Kubernetes = "v1.13.9", "v1.30.1" },
+			want:  "spec.talosVersion: Talos v1.13.9, which is to be installed, doesn't run Kubernetes v1.30.1: version of Kubernetes 1.30.1 is too old",
+		},
+		"a Kubernetes version that is none": {facts: func(f *Facts) { f.Versions.Talos, f.Versions.Kubernetes = "v1.13.9", "latest" }, want: `"latest" is no Kubernetes version`},
+		"no inventory":                      {facts: func(f *Facts) { f.Inventory = nil }, want: "is not on the machine", disk: true},
+		"a label that isn't one":            {machine: func(m *v1alpha1.TalosMachine) { m.Spec.NodeLabels = map[string]string{"a b": "c"} }, want: "would be refused by Talos"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

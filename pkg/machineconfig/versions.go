@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
@@ -41,6 +43,36 @@ func Contract(versions ...string) (*config.VersionContract, error) {
 		return nil, fmt.Errorf("version %s of Talos is too old: %s is the oldest that can be configured; boot the machine from a newer image", lowest, oldestContract)
 	}
 	return lowest, nil
+}
+
+// checkKubernetes refuses a configuration that a node would refuse for its Kubernetes: each version of Talos runs a range of
+// them, and judges already in maintenance mode, before another version is installed. Versions of Talos that the machinery
+// doesn't know yet judge for themselves. Source: Talos, pkg/machinery/compatibility.
+func checkKubernetes(kubernetes, maintenance, install string) error {
+	if err := supported(kubernetes, maintenance); err != nil {
+		return fmt.Errorf("the machine booted Talos %s, which takes no configuration with Kubernetes %s: %w; boot it from an image of another version", withV(maintenance), withV(kubernetes), err)
+	}
+	if err := supported(kubernetes, install); err != nil {
+		return fmt.Errorf("spec.talosVersion: Talos %s, which is to be installed, doesn't run Kubernetes %s: %w; change spec.talosVersion or spec.kubernetesVersion of the cluster", withV(install), withV(kubernetes), err)
+	}
+	return nil
+}
+
+// supported tells whether a version of Talos runs a version of Kubernetes; what can't be told is.
+func supported(kubernetes, talos string) error {
+	contract, err := config.ParseContractFromVersion(talos)
+	if err != nil || contract.Greater(newestContract) {
+		return nil //nolint:nilerr // no version, or one that is not known here
+	}
+	parsed, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: withV(talos)})
+	if err != nil {
+		return nil //nolint:nilerr // a development version
+	}
+	wanted, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
+	if err != nil {
+		return fmt.Errorf("%q is no Kubernetes version: expected the form v1.36.6", kubernetes)
+	}
+	return wanted.SupportedWith(parsed)
 }
 
 // InstallerImage is the reference of the installer: <registry>/installer[-secureboot]/<schematic>:<version>.
