@@ -74,7 +74,9 @@ func applyResult(answer *machineapi.ApplyConfigurationResponse) (ApplyResult, er
 		if text := message.GetMetadata().GetError(); text != "" {
 			return ApplyResult{}, &ApplyError{Delivered: true, Err: errors.New(withoutSecrets(text))}
 		}
-		result.Rebooting = result.Rebooting || message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT
+		// Up to 1.12 the answer in maintenance mode has neither a mode nor details, and the mode that isn't there reads as
+		// REBOOT. Source: Talos 1.12, internal/app/maintenance/server.go.
+		result.Rebooting = result.Rebooting || message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT && message.GetModeDetails() != ""
 		for _, warning := range message.GetWarnings() {
 			if len(result.Warnings) < maxUnmet {
 				result.Warnings = append(result.Warnings, withoutSecrets(warning))

@@ -48,6 +48,9 @@ func TestApplyConfigurationIsTaken(t *testing.T) {
 			talos.ApplyResult{Rebooting: true, Details: "Applied configuration with a reboot: this config change can't be applied in immediate mode"},
 			machineapi.ApplyConfigurationRequest_AUTO,
 		},
+		"without a word about a reboot, as 1.12 does in maintenance": {
+			talos.ApplyAuto, accept(0, ""), talos.ApplyResult{}, machineapi.ApplyConfigurationRequest_AUTO,
+		},
 		"staged": {
 			talos.ApplyStaged, accept(machineapi.ApplyConfigurationRequest_STAGED, "Staged"), talos.ApplyResult{Details: "Staged"},
 			machineapi.ApplyConfigurationRequest_STAGED,
