@@ -7,5 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p .local/test
 export ICHOR_CHAOS=1
+[ $# -gt 0 ] || set -- ./registry/slots/... ./test/crash
 go run ./build/gotest -counts .local/test/chaos.counts -each -- \
-  -vet=off '-ldflags=-s -w' -p 1 -timeout 4h "${@:-./registry/slots/...}"
+  -vet=off '-ldflags=-s -w' -p 1 -timeout 4h "$@"

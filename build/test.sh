@@ -4,8 +4,8 @@
 # test.sh unit|integration|e2e [COUNT] runs the tests of one kind and leaves their numbers in .local/test/KIND*.counts.
 #
 #   unit         packages of the product and of the build
-#   integration  test/, except test/e2e: parts with their real neighbours
-#   e2e          test/e2e: one whole stack, one test after the other
+#   integration  test/, except test/e2e and test/crash: parts with their real neighbours
+#   e2e          test/e2e and test/crash: whole stacks, one test after the other
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=$1 count=${2:-1}
@@ -57,8 +57,8 @@ split() {
 
 case $kind in
   unit) split $(go list ./... | grep -v '^maesh.dev/ichor/test/') ;;
-  integration) split $(go list ./test/... | grep -v '^maesh.dev/ichor/test/e2e') ;;
-  e2e) run e2e -each -- "${flags[@]}" -p 1 -count "$count" ./test/e2e/... ;;
+  integration) split $(go list ./test/... | grep -v -e '^maesh.dev/ichor/test/e2e' -e '^maesh.dev/ichor/test/crash$') ;;
+  e2e) run e2e -each -- "${flags[@]}" -p 1 -count "$count" ./test/e2e/... ./test/crash ;;
   *)
     echo "test.sh: $kind is none of unit, integration, e2e" >&2
     exit 2
