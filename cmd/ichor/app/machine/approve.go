@@ -32,7 +32,9 @@ type approveOptions struct {
 	choices     proposal.Choices
 	cluster     string
 	fingerprint string
-	yes         bool
+	// files are plans, which name machines and decide about them.
+	files []string
+	yes   bool
 	// decided is true when a decision flag was given.
 	decided bool
 	dryRun  cli.DryRun
@@ -59,6 +61,11 @@ disks it names.
 What is approved is what was shown: if the machine's certificate, hardware or identity changed meanwhile, nothing is
 approved. Compare the fingerprint with the one on the machine's console, or give that with --fingerprint.
 
+With -f the machines and all that is decided about them are in a file, a whole rack say. The file is checked as a whole
+first, and then by the server, machine by machine, without storing anything; if one thing is wrong nothing is approved,
+and all faults are told at once, with their lines. Machines that were approved as the file says are left unchanged, so the
+same file may be given again. See docs/approving-a-rack.md and "machine plan".
+
 ` + namesHelp,
 		Example: cli.Examples(env, `
 			# Look at a machine, answer a few questions, watch it become Ready
@@ -72,6 +79,10 @@ approved. Compare the fingerprint with the one on the machine's console, or give
 
 			# All machines of a rack, as proposed
 			ichor machine approve -l rack=1 --role worker --yes
+
+			# A rack as it is written down in a file: check it, then approve it
+			ichor machine approve -f rack1.yaml --dry-run=server
+			ichor machine approve -f rack1.yaml
 		`),
 		ValidArgsFunction: lookup.CompleteMachines(env, isPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -103,6 +114,7 @@ func (o *approveOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.choices.Hostname, "hostname", "", "The machine's hostname and its Node's name. Without it Talos chooses one; --yes takes the next of its kind.")
 	flags.StringVar(&o.choices.Reason, "reason", "", "A note that is kept with the approval.")
 	flags.StringVar(&o.fingerprint, "fingerprint", "", "The fingerprint on the machine's console; if the machine now shows another, nothing is approved.")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "A plan: many machines and what they become, in one `file`; - for standard input. It is checked as a whole first. See \"machine plan\". May be repeated.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Don't ask: take the proposal for all that isn't given, and consent to wiping the disks it names.")
 	o.targets.addFlags(cmd)
 	o.dryRun.AddFlag(cmd)
@@ -119,6 +131,9 @@ func (o *approveOptions) addFlags(cmd *cobra.Command) {
 
 // check refuses wrong usage before anything is asked of the server.
 func (o *approveOptions) check(cmd *cobra.Command, args []string) error {
+	if len(o.files) > 0 {
+		return o.checkFiles(cmd, args)
+	}
 	if err := o.targets.check(cmd, args); err != nil {
 		return err
 	}
@@ -144,6 +159,9 @@ func (o *approveOptions) check(cmd *cobra.Command, args []string) error {
 }
 
 func (o *approveOptions) run(ctx context.Context, args []string) error {
+	if len(o.files) > 0 {
+		return o.runFiles(ctx)
+	}
 	targets, err := o.load(ctx, args)
 	if err != nil {
 		return err

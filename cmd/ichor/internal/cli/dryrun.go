@@ -12,6 +12,9 @@ type DryRun struct {
 	mode string
 }
 
+// ServerDryRun lets the server check and store nothing, whatever --dry-run says.
+func ServerDryRun() DryRun { return DryRun{mode: "server"} }
+
 // AddFlag adds --dry-run.
 func (d *DryRun) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.mode, "dry-run", "none", `"none" or "server": let the server check everything and show the outcome and its warnings, and store nothing.`)

@@ -122,6 +122,27 @@ func FindDisk(inventory *v1alpha1.MachineInventory, typed string) (Disk, error) 
 	}
 }
 
+// ResolveDisk finds the one disk that a choice means.
+func ResolveDisk(inventory *v1alpha1.MachineInventory, match v1alpha1.DiskMatch) (Disk, error) {
+	if match == (v1alpha1.DiskMatch{}) {
+		return Disk{}, fmt.Errorf("names no disk: give its serial or wwid; the machine has %s", listDisks(Disks(inventory)))
+	}
+	var found []Disk
+	for _, disk := range Disks(inventory) {
+		if Matches(match, disk.DiskInventory) {
+			found = append(found, disk)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Disk{}, fmt.Errorf("the machine has no disk with that; it has %s", listDisks(Disks(inventory)))
+	default:
+		return Disk{}, fmt.Errorf("fits %d disks: %s; give both serial and wwid", len(found), listDisks(found))
+	}
+}
+
 // diskReadings are the ways to read what was typed, the first that fits a disk holds.
 func diskReadings(typed string) []func(*Disk) bool {
 	serial := func(value string) func(*Disk) bool {
@@ -143,6 +164,9 @@ func diskReadings(typed string) []func(*Disk) bool {
 }
 
 func listDisks(disks []Disk) string {
+	if len(disks) == 0 {
+		return "none"
+	}
 	names := make([]string, 0, len(disks))
 	for _, disk := range disks {
 		name := disk.Device
