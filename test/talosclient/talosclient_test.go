@@ -58,9 +58,13 @@ func configured(t *testing.T, n *node.Node, c *hollowtest.Cluster) talos.Configu
 	return connection
 }
 
-func credentials(t *testing.T, c *hollowtest.Cluster) talos.Credentials {
+// credentials are an administrator's, unless roles are given.
+func credentials(t *testing.T, c *hollowtest.Cluster, roles ...role.Role) talos.Credentials {
 	t.Helper()
-	certificate, err := c.Bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), time.Hour)
+	if len(roles) == 0 {
+		roles = []role.Role{role.Admin}
+	}
+	certificate, err := c.Bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(roles...), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +75,7 @@ func pinOf(n *node.Node) talos.Fingerprint { return talos.Fingerprint(n.Status()
 
 func TestAMachineInMaintenance(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"v1.13.9"} {
+	for _, version := range []string{"v1.12.11", "v1.13.9", "v1.14.0"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			rack := hollowtest.NewRack(t)
