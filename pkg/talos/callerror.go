@@ -28,6 +28,9 @@ func (e *CallError) Error() string {
 
 func (e *CallError) Unwrap() error { return e.Err }
 
+// Cause is what went wrong in words, without what was tried and where.
+func (e *CallError) Cause() string { return describe(e.Err) }
+
 // Code is the gRPC status code of an error; Unknown for errors that never were an answer.
 func Code(err error) codes.Code {
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -35,7 +35,7 @@ func controlPlaneGroups(v View) []Group {
 		group("k8s.NodeLabelSpecController", k8s.NamespaceName, k8s.NodeLabelSpecType, nodeLabels(v, on)...),
 		group("k8s.NodeTaintSpecController", k8s.NamespaceName, k8s.NodeTaintSpecType, nodeTaints(v, on)...),
 		group("cluster.LocalAffiliateController", cluster.NamespaceName, cluster.MemberType,
-			when(configured && v.Hostname != "", func() resource.Resource { return member(v) })...),
+			members(v, configured)...),
 		group("k8s.AddressFilterController", network.NamespaceName, network.NodeAddressFilterType, addressFilters(configured)...),
 	}
 }
@@ -144,6 +144,28 @@ func nodeTaints(v View, controlPlane bool) []resource.Resource {
 		r.TypedSpec().Key, r.TypedSpec().Effect = key, "NoSchedule"
 		return r
 	})
+}
+
+// members are this machine and the control planes that discovery knows, by hostname: of two with one, this machine.
+func members(v View, configured bool) []resource.Resource {
+	if !configured || v.Hostname == "" {
+		return nil
+	}
+	list, named := []resource.Resource{member(v)}, map[string]bool{v.Hostname: true}
+	for _, peer := range v.Peers {
+		if peer.Hostname == "" || named[peer.Hostname] {
+			continue
+		}
+		named[peer.Hostname] = true
+		r := cluster.NewMember(cluster.NamespaceName, peer.Hostname)
+		*r.TypedSpec() = cluster.MemberSpec{
+			NodeID: peer.NodeID, Hostname: peer.Hostname, MachineType: machine.TypeControlPlane,
+			OperatingSystem: "Talos (" + peer.Version + ")", Addresses: []netip.Addr{peer.Address},
+			ControlPlane: &cluster.ControlPlane{APIServerPort: peer.APIPort},
+		}
+		list = append(list, r)
+	}
+	return list
 }
 
 func member(v View) resource.Resource {

@@ -56,10 +56,21 @@ type View struct {
 	Workload workload.Status
 	// MaintenanceCA is the throw-away CA of this boot.
 	MaintenanceCA *x509.PEMEncodedCertificateAndKey
-	// ControlPlanes are the addresses that discovery knows.
+	// ControlPlanes are the addresses of running ones that discovery knows.
 	ControlPlanes []netip.Addr
+	// Peers are the control planes that discovery knows, silent ones and this machine included.
+	Peers []Peer
 	// Booted is true once the boot sequence mounted EPHEMERAL.
 	Booted bool
+}
+
+// Peer is a control plane as discovery knows it.
+type Peer struct {
+	NodeID, Hostname string
+	Address          netip.Addr
+	// APIPort is that of its own Kubernetes API, Version that of its Talos.
+	APIPort int
+	Version string
 }
 
 // Service is a Talos service that has started.

@@ -143,7 +143,7 @@ func (b *boot) run(ctx context.Context) ending {
 	b.kernelLog.printf("[talos] task machined: Talos %s", b.slot.Version)
 	b.spawn(b.api.loop)
 	b.spawn(b.main)
-	stopWatch := b.node.options.Discovery.watch(b.api.kick)
+	stopWatch := b.node.options.Discovery.watch(b.discovered)
 	defer stopWatch()
 	end, cut := ending{}, false
 	select {
@@ -160,7 +160,7 @@ func (b *boot) run(ctx context.Context) ending {
 		rollback()
 	}
 	b.cancel()
-	b.node.options.Discovery.withdraw(b.node.Name())
+	b.node.options.Discovery.fallSilent(b.node.Name())
 	if rt != nil {
 		// An orderly stop already happened in the sequence; what is left at the end of a boot is killed with it.
 		stopCtx, cancel := context.WithTimeout(context.Background(), workloadStopTimeout)

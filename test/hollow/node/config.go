@@ -16,6 +16,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+
+	"maesh.dev/ichor/test/hollow/facts"
 )
 
 // loadState takes identity and configuration from STATE, as a machine does at each boot; without STATE it makes an
@@ -149,8 +151,22 @@ func (b *boot) isControlPlane() bool {
 
 // publishControlPlane tells discovery where this control plane is.
 func (b *boot) publishControlPlane() {
-	if b.isControlPlane() && b.activeConfig().Cluster() != nil {
-		b.node.options.Discovery.publish(b.activeConfig().Cluster().ID(), b.node.Name(), b.address().Addr())
+	cfg := b.activeConfig()
+	if !b.isControlPlane() || cfg.Cluster() == nil {
+		return
+	}
+	b.mu.Lock()
+	peer := facts.Peer{NodeID: b.nodeID, Hostname: b.hostname, Version: b.slot.Version, APIPort: cfg.Cluster().LocalAPIServerPort()}
+	b.mu.Unlock()
+	peer.Address = b.address().Addr()
+	b.node.options.Discovery.publish(cfg.Cluster().ID(), b.node.Name(), peer)
+}
+
+// discovered follows a change of what discovery knows; it returns at once.
+func (b *boot) discovered() {
+	b.api.kick()
+	if b.isControlPlane() {
+		b.spawn(func(context.Context) { b.refresh() })
 	}
 }
 

@@ -6,45 +6,61 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
+
+	"maesh.dev/ichor/test/hollow/facts"
 )
 
-// Discovery stands for Talos' discovery service: configured nodes tell it where control planes are, by cluster id, and
-// workers ask it where trustd may be. The zero value is ready for use.
+// affiliateLife is how long discovery remembers a machine that is silent. Source: Talos, defaultDiscoveryTTL.
+const affiliateLife = 30 * time.Minute
+
+// Discovery stands for Talos' discovery service: control planes tell it where they are, by cluster id. Workers ask it
+// where trustd may be, and control planes list each other. Workers aren't told of: every machine would list every
+// other. The zero value is ready for use.
 type Discovery struct {
 	mu       sync.Mutex
-	clusters map[string]map[string]netip.Addr
+	clusters map[string]map[string]affiliate
 	watchers map[int]func()
 	next     int
 }
 
-func (d *Discovery) publish(clusterID, node string, address netip.Addr) {
+// affiliate is a control plane as discovery knows it.
+type affiliate struct {
+	peer facts.Peer
+	// left is when it went silent; zero while it runs.
+	left time.Time
+}
+
+func (d *Discovery) publish(clusterID, node string, peer facts.Peer) {
 	if d == nil || clusterID == "" {
 		return
 	}
 	d.change(func() bool {
 		if d.clusters == nil {
-			d.clusters = map[string]map[string]netip.Addr{}
+			d.clusters = map[string]map[string]affiliate{}
 		}
 		if d.clusters[clusterID] == nil {
-			d.clusters[clusterID] = map[string]netip.Addr{}
+			d.clusters[clusterID] = map[string]affiliate{}
 		}
-		if d.clusters[clusterID][node] == address {
+		if d.clusters[clusterID][node] == (affiliate{peer: peer}) {
 			return false
 		}
-		d.clusters[clusterID][node] = address
+		d.clusters[clusterID][node] = affiliate{peer: peer}
 		return true
 	})
 }
 
-func (d *Discovery) withdraw(node string) {
+// fallSilent is the end of a machine's boot; it stays known for affiliateLife.
+func (d *Discovery) fallSilent(node string) {
 	if d == nil {
 		return
 	}
 	d.change(func() bool {
 		changed := false
 		for _, members := range d.clusters {
-			if _, there := members[node]; there {
-				delete(members, node)
+			if known, there := members[node]; there && known.left.IsZero() {
+				known.left = time.Now()
+				members[node] = known
 				changed = true
 			}
 		}
@@ -67,6 +83,7 @@ func (d *Discovery) change(do func() bool) {
 	}
 }
 
+// controlPlanes are where control planes run now.
 func (d *Discovery) controlPlanes(clusterID string) []netip.Addr {
 	if d == nil {
 		return nil
@@ -74,11 +91,30 @@ func (d *Discovery) controlPlanes(clusterID string) []netip.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []netip.Addr
-	for _, a := range d.clusters[clusterID] {
-		list = append(list, a)
+	for _, known := range d.clusters[clusterID] {
+		if known.left.IsZero() {
+			list = append(list, known.peer.Address)
+		}
 	}
 	slices.SortFunc(list, netip.Addr.Compare)
 	return slices.Compact(list)
+}
+
+// peers are the control planes that are known, those included that went silent a while ago.
+func (d *Discovery) peers(clusterID string) []facts.Peer {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []facts.Peer
+	for _, known := range d.clusters[clusterID] {
+		if known.left.IsZero() || time.Since(known.left) < affiliateLife {
+			list = append(list, known.peer)
+		}
+	}
+	slices.SortFunc(list, func(a, b facts.Peer) int { return a.Address.Compare(b.Address) })
+	return list
 }
 
 // watch calls f after each change until stop is called; f must return at once.

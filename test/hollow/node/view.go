@@ -64,6 +64,7 @@ func (b *boot) view() facts.View {
 	}
 	if !maintenance && b.active.Cluster() != nil {
 		v.ControlPlanes = b.node.options.Discovery.controlPlanes(b.active.Cluster().ID())
+		v.Peers = b.node.options.Discovery.peers(b.active.Cluster().ID())
 	}
 	return v
 }
