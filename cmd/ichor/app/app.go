@@ -16,10 +16,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"maesh.dev/ichor/cmd/ichor/app/cluster"
+	appdirect "maesh.dev/ichor/cmd/ichor/app/direct"
 	"maesh.dev/ichor/cmd/ichor/app/machine"
 	"maesh.dev/ichor/cmd/ichor/app/status"
 	"maesh.dev/ichor/cmd/ichor/app/version"
 	"maesh.dev/ichor/cmd/ichor/internal/cli"
+	"maesh.dev/ichor/cmd/ichor/internal/direct"
 )
 
 const (
@@ -65,6 +67,7 @@ func Run(ctx context.Context, env *cli.Env, args []string) int {
 // NewCommand makes the root command.
 func NewCommand(env *cli.Env) *cobra.Command {
 	verbosity := 0
+	options := &direct.Options{}
 	root := &cobra.Command{
 		Use:   "ichor",
 		Short: "Manage Talos Linux clusters from Kubernetes",
@@ -72,12 +75,15 @@ func NewCommand(env *cli.Env) *cobra.Command {
 
 Machines that wait in maintenance mode show up as TalosMachines; approve one, and Ichor installs it and joins it to the
 cluster. All that this program does can be done with kubectl on the same resources; it adds proposals, progress and
-explanations.`,
+explanations, and a look at the machines themselves for the day when there is no Kubernetes API (--direct).`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: env.Name},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := options.Check(cmd); err != nil {
+				return err
+			}
 			if env.SetVerbosity == nil {
 				return nil
 			}
@@ -97,9 +103,14 @@ explanations.`,
 		return cli.Usagef("%w; see `%s --help`", err, cmd.CommandPath())
 	})
 	addGlobalFlags(root.PersistentFlags(), env, &verbosity)
-	root.AddGroup(&cobra.Group{ID: "work", Title: "Commands:"}, &cobra.Group{ID: "about", Title: "About this program:"})
-	for _, made := range []*cobra.Command{status.NewCommand(env), cluster.NewCommand(env), machine.NewCommand(env)} {
+	options.AddFlags(root.PersistentFlags())
+	root.AddGroup(&cobra.Group{ID: "work", Title: "Commands:"}, &cobra.Group{ID: "direct", Title: "Break-glass, without the Kubernetes API:"}, &cobra.Group{ID: "about", Title: "About this program:"})
+	for _, made := range []*cobra.Command{status.NewCommand(env, options), cluster.NewCommand(env), machine.NewCommand(env)} {
 		made.GroupID = "work"
+		root.AddCommand(made)
+	}
+	for _, made := range []*cobra.Command{appdirect.NewEtcd(env, options), appdirect.NewSnapshot(env, options)} {
+		made.GroupID = "direct"
 		root.AddCommand(made)
 	}
 	for _, made := range []*cobra.Command{version.NewCommand(env), newOptions(env)} {

@@ -15,6 +15,7 @@ import (
 
 	"maesh.dev/ichor/cmd/ichor/internal/screen"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
+	"maesh.dev/ichor/pkg/talos"
 )
 
 // FieldManager is the name under which the CLI's changes appear in managedFields.
@@ -33,6 +34,9 @@ type Env struct {
 	Accessible bool
 	// Now is the clock.
 	Now func() time.Time
+	// Dialer and Prober reach machines, for what works without the Kubernetes API; nil are the real ones.
+	Dialer talos.Dialer
+	Prober talos.Prober
 	// SetVerbosity applies -v to the process' log; nil leaves it alone.
 	SetVerbosity func(level int) error
 }
@@ -90,6 +94,9 @@ func (e *Env) RESTConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The server is fair to others by itself (priority and fairness); client-go's own five requests a second would make a
+	// rack wait.
+	config.QPS, config.Burst = -1, -1
 	config.WarningHandler = rest.NewWarningWriter(e.ErrOut, rest.WarningWriterOptions{
 		Deduplicate: true,
 		Color:       e.Terminal.Err && !e.Terminal.NoColor,
