@@ -192,6 +192,32 @@ func TestApproveSeveral(t *testing.T) {
 	}
 }
 
+// TestApproveAllProposesOneAfterAnother has room for one control plane: the second machine becomes a worker.
+func TestApproveAllProposesOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	objects := apitest.Fleet()
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *v1alpha1.TalosCluster:
+			object.Spec.ControlPlane.Count = 2
+		case *v1alpha1.TalosMachine:
+			object.Status.Inventory.Disks = object.Status.Inventory.Disks[:1]
+		}
+	}
+	server := apitest.Start(t, objects...)
+	if result := server.Run(t, "machine", "approve", apitest.Pending, apitest.TwoDisks, "--yes"); result.Code != 0 {
+		t.Fatalf("exit status %d; standard error:\n%s", result.Code, result.Err)
+	}
+	for name, want := range map[string]decision{
+		apitest.Pending:  {State: "approved", Role: "controlplane", Hostname: "cp-2", Disks: system("NVME2"), Pin: "fingerprint2="},
+		apitest.TwoDisks: {State: "approved", Role: "worker", Hostname: "worker-1", Disks: system("NVME3"), Pin: "fingerprint3="},
+	} {
+		if diff := cmp.Diff(want, decided(server.Machine(name))); diff != "" {
+			t.Errorf("stored of %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestApproveByPersonWithSelector(t *testing.T) {
 	t.Parallel()
 	server := apitest.Start(t, apitest.Fleet()...)

@@ -27,16 +27,16 @@ func newAsker(env *cli.Env) asker {
 // ask lets a person decide about each machine, and asks for consent once.
 func (o *approveOptions) ask(ctx context.Context, plans []plan) ([]plan, error) {
 	asker, several := o.asker(), len(plans) > 1
-	reserved := map[string]bool{}
+	sequence := proposal.NewSequence(o.machines)
 	var open []*plan
 	for i := range plans {
 		if !o.isOpen(&plans[i]) {
 			continue
 		}
-		if err := o.decideWith(ctx, asker, &plans[i], several, reserved); err != nil {
+		if err := o.decideWith(ctx, asker, &plans[i], several, sequence); err != nil {
 			return nil, left(err)
 		}
-		reserved[plans[i].decision.Hostname] = true
+		sequence.Decided(plans[i].machine, plans[i].decision)
 		open = append(open, &plans[i])
 	}
 	if len(open) == 0 {
@@ -72,7 +72,7 @@ func (o *approveOptions) isOpen(planned *plan) bool {
 
 // decideWith decides about one machine: by flags if there were any, by the proposal if it is one of several and the
 // proposal leaves nothing open, else by asking.
-func (o *approveOptions) decideWith(ctx context.Context, asker asker, planned *plan, several bool, reserved map[string]bool) error {
+func (o *approveOptions) decideWith(ctx context.Context, asker asker, planned *plan, several bool, sequence *proposal.Sequence) error {
 	planned.fault = nil
 	if o.decided {
 		return nil
@@ -81,7 +81,7 @@ func (o *approveOptions) decideWith(ctx context.Context, asker asker, planned *p
 	if err != nil {
 		return err
 	}
-	facts := proposal.Facts{Machine: planned.machine, Cluster: cluster, Machines: o.machines, Reserved: reserved}
+	facts := sequence.Facts(planned.machine, cluster)
 	planned.proposed = proposal.Propose(facts)
 	if several && planned.proposed.NoSystemDisk == "" {
 		planned.decision = planned.proposed.Decision

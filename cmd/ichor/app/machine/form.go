@@ -70,7 +70,7 @@ func rolePage(facts proposal.Facts, proposed proposal.Proposal) prompt.Page {
 		{
 			Key: askHostname, Title: "Hostname", Help: "Enter takes the one shown; " + talosChooses + " lets Talos choose", DependsOn: askRole,
 			Default: func(answers prompt.Answers) string {
-				return proposal.Hostname(v1alpha1.MachineRole(answers[askRole]), facts.Machines, facts.Reserved)
+				return proposal.Hostname(v1alpha1.MachineRole(answers[askRole]), facts.Machines)
 			},
 			Check: checkHostname,
 		},

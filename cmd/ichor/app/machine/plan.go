@@ -32,11 +32,13 @@ type plan struct {
 
 // plan decides about each machine: by flags, by the proposal, or by asking.
 func (o *approveOptions) plan(ctx context.Context, targets []*v1alpha1.TalosMachine) ([]plan, error) {
-	reserved := map[string]bool{}
+	sequence := proposal.NewSequence(o.machines)
 	plans := make([]plan, 0, len(targets))
 	for _, machine := range targets {
-		planned := o.decide(machine, reserved)
-		reserved[planned.decision.Hostname] = true
+		planned := o.decide(machine, sequence)
+		if planned.fault == nil {
+			sequence.Decided(machine, planned.decision)
+		}
 		plans = append(plans, planned)
 	}
 	if o.env.CanAsk() && !o.yes && (!o.decided || o.targets.bySelector()) {
@@ -49,7 +51,7 @@ func (o *approveOptions) plan(ctx context.Context, targets []*v1alpha1.TalosMach
 }
 
 // decide works out a plan without asking.
-func (o *approveOptions) decide(machine *v1alpha1.TalosMachine, reserved map[string]bool) plan {
+func (o *approveOptions) decide(machine *v1alpha1.TalosMachine, sequence *proposal.Sequence) plan {
 	planned := plan{machine: machine, fault: blocked(machine, o.env.Name)}
 	if planned.fault != nil {
 		return planned
@@ -67,7 +69,7 @@ func (o *approveOptions) decide(machine *v1alpha1.TalosMachine, reserved map[str
 		planned.fault = err
 		return planned
 	}
-	facts := proposal.Facts{Machine: machine, Cluster: cluster, Machines: o.machines, Reserved: reserved}
+	facts := sequence.Facts(machine, cluster)
 	planned.proposed = proposal.Propose(facts)
 	decision, faults := o.choices.Decide(o.start(planned.proposed, facts), machine)
 	faults = append(faults, o.missing(machine, planned.proposed, decision)...)
@@ -80,7 +82,7 @@ func (o *approveOptions) start(proposed proposal.Proposal, facts proposal.Facts)
 	if o.yes {
 		start := proposed.Decision
 		if role, err := proposal.ParseRole(o.choices.Role); err == nil && role != start.Role {
-			start.Role, start.Hostname = role, proposal.Hostname(role, facts.Machines, facts.Reserved)
+			start.Role, start.Hostname = role, proposal.Hostname(role, facts.Machines)
 		}
 		return start
 	}

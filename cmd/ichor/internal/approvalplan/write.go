@@ -27,12 +27,7 @@ type Draft struct {
 // Drafts proposes what machines become, each after those before it: the control planes that are missing first, then
 // workers. Role is for all of them; empty for the proposal.
 func Drafts(chosen []*v1alpha1.TalosMachine, facts Facts, role v1alpha1.MachineRole) []Draft {
-	// What was drafted counts as approved for the next proposal.
-	machines, at := slices.Clone(facts.Machines), map[string]int{}
-	for n := range machines {
-		at[machines[n].Name] = n
-	}
-	reserved := map[string]bool{}
+	sequence := proposal.NewSequence(facts.Machines)
 	drafts := make([]Draft, 0, len(chosen))
 	for _, machine := range chosen {
 		draft := Draft{Machine: machine}
@@ -41,18 +36,12 @@ func Drafts(chosen []*v1alpha1.TalosMachine, facts Facts, role v1alpha1.MachineR
 			drafts = append(drafts, draft)
 			continue
 		}
-		cluster := facts.cluster(machine.Spec.ClusterRef.Name)
-		draft.Proposed = proposal.Propose(proposal.Facts{Machine: machine, Cluster: cluster, Machines: machines, Reserved: reserved})
-		decision := &draft.Proposed.Decision
-		if role != "" && decision.Role != role {
-			decision.Role = role
-			decision.Hostname = proposal.Hostname(role, machines, reserved)
+		known := sequence.Facts(machine, facts.cluster(machine.Spec.ClusterRef.Name))
+		draft.Proposed = proposal.Propose(known)
+		if decision := &draft.Proposed.Decision; role != "" && decision.Role != role {
+			decision.Role, decision.Hostname = role, proposal.Hostname(role, known.Machines)
 		}
-		reserved[decision.Hostname] = true
-		if n, known := at[machine.Name]; known {
-			spec := &machines[n].Spec
-			spec.ApprovalState, spec.ClusterRef.Name, spec.Role, spec.Hostname = v1alpha1.ApprovalApproved, decision.Cluster, decision.Role, decision.Hostname
-		}
+		sequence.Decided(machine, draft.Proposed.Decision)
 		drafts = append(drafts, draft)
 	}
 	return drafts

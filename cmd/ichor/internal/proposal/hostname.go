@@ -18,7 +18,7 @@ var firstNames = map[v1alpha1.MachineRole]string{v1alpha1.RoleControlPlane: "cp-
 
 // Hostname carries on the numbering of a role's machines: after cp-1 and cp-3 comes cp-4, because a gap may be a machine
 // that went and whose name still stands in someone's notes.
-func Hostname(role v1alpha1.MachineRole, machines []v1alpha1.TalosMachine, reserved map[string]bool) string {
+func Hostname(role v1alpha1.MachineRole, machines []v1alpha1.TalosMachine) string {
 	prefix, highest, width := firstNames[role], 0, 1
 	taken := map[string]bool{}
 	for i := range machines {
@@ -37,7 +37,7 @@ func Hostname(role v1alpha1.MachineRole, machines []v1alpha1.TalosMachine, reser
 	}
 	for number := highest + 1; ; number++ {
 		hostname := fmt.Sprintf("%s%0*d", prefix, width, number)
-		if !taken[hostname] && !reserved[hostname] {
+		if !taken[hostname] {
 			return hostname
 		}
 	}

@@ -91,25 +91,48 @@ func TestRoleAndHostnameComeNext(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		machines []v1alpha1.TalosMachine
-		reserved map[string]bool
 		role     v1alpha1.MachineRole
 		hostname string
 	}{
-		{"the first machine", nil, nil, v1alpha1.RoleControlPlane, "cp-1"},
-		{"after one control plane", []v1alpha1.TalosMachine{approved("cp-1", v1alpha1.RoleControlPlane)}, nil, v1alpha1.RoleControlPlane, "cp-2"},
-		{"a hostname given out a moment ago", []v1alpha1.TalosMachine{approved("cp-1", v1alpha1.RoleControlPlane)}, map[string]bool{"cp-2": true}, v1alpha1.RoleControlPlane, "cp-3"},
-		{"a numbering with zeros", []v1alpha1.TalosMachine{approved("rack2-node09", v1alpha1.RoleControlPlane)}, nil, v1alpha1.RoleControlPlane, "rack2-node10"},
+		{"the first machine", nil, v1alpha1.RoleControlPlane, "cp-1"},
+		{"after one control plane", []v1alpha1.TalosMachine{approved("cp-1", v1alpha1.RoleControlPlane)}, v1alpha1.RoleControlPlane, "cp-2"},
+		{"a numbering with zeros", []v1alpha1.TalosMachine{approved("rack2-node09", v1alpha1.RoleControlPlane)}, v1alpha1.RoleControlPlane, "rack2-node10"},
 		{"a full control plane", []v1alpha1.TalosMachine{
 			approved("cp-1", v1alpha1.RoleControlPlane), approved("cp-2", v1alpha1.RoleControlPlane), approved("cp-4", v1alpha1.RoleControlPlane),
-		}, nil, v1alpha1.RoleWorker, "worker-1"},
+		}, v1alpha1.RoleWorker, "worker-1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := Propose(Facts{Machine: machineWith(), Cluster: cluster, Machines: test.machines, Reserved: test.reserved})
+			got := Propose(Facts{Machine: machineWith(), Cluster: cluster, Machines: test.machines})
 			if got.Role != test.role || got.Hostname != test.hostname {
 				t.Errorf("got %s %q, want %s %q", got.Role, got.Hostname, test.role, test.hostname)
 			}
 		})
+	}
+}
+
+func TestProposalsOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.TalosClusterSpec{ControlPlane: v1alpha1.ControlPlane{Count: 3}}}
+	machines := []v1alpha1.TalosMachine{approved("cp-1", v1alpha1.RoleControlPlane)}
+	for _, name := range []string{"m-1", "m-2", "m-3", "m-4"} {
+		machine := machineWith(disk("/dev/nvme0n1", "512G", "S1", "nvme"))
+		machine.Name = name
+		machines = append(machines, *machine)
+	}
+	sequence := NewSequence(machines)
+	var got []string
+	for n := range machines[1:] {
+		proposed := Propose(sequence.Facts(&machines[n+1], cluster)).Decision
+		sequence.Decided(&machines[n+1], proposed)
+		got = append(got, string(proposed.Role)+" "+proposed.Hostname)
+	}
+	want := []string{"controlplane cp-2", "controlplane cp-3", "worker worker-1", "worker worker-2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("proposals (-want +got):\n%s", diff)
+	}
+	if machines[1].Spec.Hostname != "" {
+		t.Errorf("the machine itself was changed: %+v", machines[1].Spec)
 	}
 }
 

@@ -15,8 +15,6 @@ type Facts struct {
 	Cluster *v1alpha1.TalosCluster
 	// Machines are all that are known, the machine itself among them.
 	Machines []v1alpha1.TalosMachine
-	// Reserved are hostnames that were given out a moment ago and aren't stored yet.
-	Reserved map[string]bool
 }
 
 // Proposal is the sensible choice for each question.
@@ -35,7 +33,7 @@ func Propose(facts Facts) Proposal {
 		proposal.Cluster = facts.Cluster.Name
 	}
 	proposal.Role = Role(facts.Cluster, facts.Machines)
-	proposal.Hostname = Hostname(proposal.Role, facts.Machines, facts.Reserved)
+	proposal.Hostname = Hostname(proposal.Role, facts.Machines)
 	if facts.Machine.Spec.Origin == v1alpha1.MachineAdopted {
 		return adopted(facts, proposal)
 	}
