@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	journalFile = "bootstrap.json"
 	bundleFile  = "bundle.yaml"
 	lockFile    = "lock"
+	// unfinished starts the names of files that are being written; one that is left is of a run that was cut off.
+	unfinished = ".new-"
 )
 
 // journal is what must outlive a run that is cut off. It is written, synced and renamed into place before the act that
@@ -66,6 +69,9 @@ func openJournal(dir, cluster string) (*journal, error) {
 		return nil, errors.Join(fmt.Errorf("state directory %s is used by another run; wait for it or end it", dir), lock.Close())
 	}
 	j, err := readJournal(dir, cluster)
+	if err == nil {
+		err = removeUnfinished(dir)
+	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -91,6 +97,23 @@ func readJournal(dir, cluster string) (*journal, error) {
 	return j, nil
 }
 
+// removeUnfinished removes what a run that was cut off was writing: it may hold the secrets, and nobody would look there.
+func removeUnfinished(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("look for unfinished files: %w", err)
+	}
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), unfinished) {
+			continue
+		}
+		if err := removeIfThere(filepath.Join(dir, entry.Name())); err != nil {
+			return fmt.Errorf("remove an unfinished file: %w", err)
+		}
+	}
+	return nil
+}
+
 func (j *journal) close() {
 	// Closing ends the lock; there is nothing to do about an error.
 	_ = j.lock.Close()
@@ -107,7 +130,7 @@ func (j *journal) save() error {
 // writeDurably replaces a file so that after a crash there is the old or the new text, and after it returned the new.
 func writeDurably(path string, text []byte) (err error) {
 	dir := filepath.Dir(path)
-	file, err := os.CreateTemp(dir, ".new-*")
+	file, err := os.CreateTemp(dir, unfinished+"*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
