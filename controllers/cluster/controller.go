@@ -121,17 +121,33 @@ func onlyConditions(was, is *v1alpha1.TalosCluster) bool {
 		equality.Semantic.DeepEqual(was.Finalizers, is.Finalizers)
 }
 
-// settle is how long changes of machines are gathered before their cluster is summed up: a search for machines changes
-// many at once.
-const settle = 500 * time.Millisecond
+// How long changes of machines are gathered before their cluster is summed up: a search for machines changes many at
+// once. Summing up costs the more the more machines there are, so the more of them are waited for.
+const (
+	settle        = 500 * time.Millisecond
+	settleMachine = 3 * time.Millisecond
+	settleLongest = 5 * time.Second
+)
+
+// settleFor is settle for a cluster of that many machines.
+func settleFor(counts v1alpha1.MachineCounts) time.Duration {
+	machines := counts.Approved + counts.Pending + counts.Rejected
+	return min(max(settle, time.Duration(machines)*settleMachine), settleLongest)
+}
 
 func (c *Controller) enqueueMachine(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
-	if m, ok := object.(*v1alpha1.TalosMachine); ok && m.Spec.ClusterRef.Name != "" {
-		c.queue.AddAfter(m.Spec.ClusterRef.Name, settle)
+	m, ok := object.(*v1alpha1.TalosMachine)
+	if !ok || m.Spec.ClusterRef.Name == "" {
+		return
 	}
+	after := settle
+	if cluster, err := c.clusters.Get(m.Spec.ClusterRef.Name); err == nil {
+		after = settleFor(cluster.Status.Machines)
+	}
+	c.queue.AddAfter(m.Spec.ClusterRef.Name, after)
 }
 
 // Run works until ctx ends, and returns when every worker has stopped.

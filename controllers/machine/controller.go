@@ -9,11 +9,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -90,10 +86,14 @@ func New(config Config) (*Controller, error) {
 		handler  cache.ResourceEventHandler
 	}{
 		{config.Machines.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc: c.enqueueMachine, UpdateFunc: c.enqueueChanged, DeleteFunc: c.enqueueMachine,
+			AddFunc: c.enqueueMachine, UpdateFunc: c.enqueueChanged, DeleteFunc: c.enqueueGone,
 		}},
-		{config.Clusters.Informer(), handler(c.enqueueCluster)},
-		{config.Nodes.Informer(), handler(c.enqueueNode)},
+		{config.Clusters.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: c.enqueueCluster, UpdateFunc: c.enqueueClusterChanged, DeleteFunc: c.enqueueCluster,
+		}},
+		{config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: c.enqueueNode, UpdateFunc: c.enqueueNodeChanged, DeleteFunc: c.enqueueNode,
+		}},
 	} {
 		registration, err := each.informer.AddEventHandler(each.handler)
 		if err != nil {
@@ -102,79 +102,6 @@ func New(config Config) (*Controller, error) {
 		c.synced = append(c.synced, registration.HasSynced)
 	}
 	return c, nil
-}
-
-// handler calls enqueue for every object that came, changed or went.
-func handler(enqueue func(any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, now any) { enqueue(now) },
-		DeleteFunc: enqueue,
-	}
-}
-
-func (c *Controller) enqueueMachine(object any) {
-	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.queue.Add(name)
-	}
-}
-
-// enqueueChanged leaves out updates of nothing but conditions: they are this controller's own, or not about what it does,
-// and a condition whose words change with every look would have the next look follow at once.
-func (c *Controller) enqueueChanged(before, now any) {
-	was, ok := before.(*v1alpha1.TalosMachine)
-	is, alsoOK := now.(*v1alpha1.TalosMachine)
-	if !ok || !alsoOK || was.ResourceVersion == is.ResourceVersion || !onlyConditions(was, is) {
-		c.enqueueMachine(now)
-	}
-}
-
-// onlyConditions tells whether two versions of a machine differ in conditions only.
-func onlyConditions(was, is *v1alpha1.TalosMachine) bool {
-	a, b := was.Status, is.Status
-	a.Conditions, b.Conditions = nil, nil
-	return was.UID == is.UID && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
-		equality.Semantic.DeepEqual(was.Spec, is.Spec) && equality.Semantic.DeepEqual(a, b) &&
-		equality.Semantic.DeepEqual(was.Annotations, is.Annotations) && equality.Semantic.DeepEqual(was.Labels, is.Labels) &&
-		equality.Semantic.DeepEqual(was.Finalizers, is.Finalizers)
-}
-
-// enqueueCluster looks again at the cluster's machines that wait for something.
-func (c *Controller) enqueueCluster(object any) {
-	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-	if err != nil {
-		return
-	}
-	c.enqueueWhere(func(m *v1alpha1.TalosMachine) bool {
-		return m.Spec.ClusterRef.Name == name && m.Spec.ApprovalState == v1alpha1.ApprovalApproved && !isTrue(m, v1alpha1.ConditionReady)
-	})
-}
-
-func (c *Controller) enqueueNode(object any) {
-	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj
-	}
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return
-	}
-	c.enqueueWhere(func(m *v1alpha1.TalosMachine) bool {
-		return m.Spec.ApprovalState == v1alpha1.ApprovalApproved &&
-			(m.Status.NodeName == node.Name || m.Status.NodeName == "" && (m.Spec.Hostname == node.Name || m.Status.Hostname == node.Name))
-	})
-}
-
-func (c *Controller) enqueueWhere(concerned func(*v1alpha1.TalosMachine) bool) {
-	machines, err := c.machines.List(labels.Everything())
-	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("list machines: %w", err))
-		return
-	}
-	for _, m := range machines {
-		if concerned(m) {
-			c.queue.Add(m.Name)
-		}
-	}
 }
 
 // Run works until ctx ends, and returns when every worker has stopped: what a worker is doing is finished first.

@@ -32,7 +32,13 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	// What was found out is kept, also if the controller is being ended.
 	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	return v.after, v.save(saving)
+	if err := v.save(saving); err != nil {
+		return 0, err
+	}
+	if queues(v.m) && !waitingForTurn(v.m) {
+		c.enqueueNext(v.m) // something else keeps it, so it leaves its turn to the next one
+	}
+	return v.paced(), nil
 }
 
 // saveTimeout bounds the writing of a status.
@@ -84,6 +90,9 @@ func (v *visit) stepApproved(ctx context.Context) error {
 	}
 	if !v.findCluster() {
 		return nil
+	}
+	if waits, err := v.waitsForTurn(); err != nil || waits {
+		return err
 	}
 	found, err := v.look(ctx)
 	if err != nil {

@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,7 +142,7 @@ func onItsWay(m *v1alpha1.TalosMachine, now time.Time) bool {
 // waitFor says what a machine has to wait for; an empty reason means that it may go on.
 func waitFor(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster, busy []string) (reason, message string) {
 	if m.Spec.Role != v1alpha1.RoleControlPlane {
-		if limit := int(cmp.Or(cluster.Spec.Apply.MaxParallel, v1alpha1.DefaultMaxParallel)); len(busy) >= limit {
+		if limit := maxParallel(cluster); len(busy) >= limit {
 			return v1alpha1.ReasonWaitingForTurn, fmt.Sprintf("%d workers are being provisioned, as many as spec.apply.maxParallel of cluster %s allows", len(busy), cluster.Name)
 		}
 		return "", ""

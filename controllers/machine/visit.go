@@ -12,13 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
 // How long until a machine is looked at again without an event.
 const (
-	// pollFast is for a machine on its way.
+	// pollFast is for a machine on its way, unless so many are that looksPerSecond takes longer.
 	pollFast = 2 * time.Second
 	// pollWaiting is for a machine that waits for something that others do.
 	pollWaiting = 5 * time.Second
@@ -29,6 +30,11 @@ const (
 	// pollReady is for a machine that is Ready.
 	pollReady = time.Minute
 )
+
+// looksPerSecond bounds the looks at all machines together that are on their way between their configuration and their
+// Node. A look takes some milliseconds of CPU here and on the machine. Nobody waits for it: the Node brings the next look
+// by itself.
+const looksPerSecond = 20
 
 // visit is one look at one machine: the object as it was read, and as it is to be.
 type visit struct {
@@ -53,6 +59,24 @@ func (c *Controller) visit(cached *v1alpha1.TalosMachine) *visit {
 	v := &visit{Controller: c, was: cached, m: cached.DeepCopy(), now: c.Clock.Now()}
 	v.m.Status.ObservedGeneration = v.m.Generation
 	return v
+}
+
+// paced is when to look again, with regard to how many others are on their way.
+func (v *visit) paced() time.Duration {
+	if v.after == 0 || !onItsWay(v.m, v.now) {
+		return v.after
+	}
+	all, err := v.machines.List(labels.Everything())
+	if err != nil {
+		return v.after
+	}
+	moving := 0
+	for _, m := range all {
+		if onItsWay(m, v.now) {
+			moving++
+		}
+	}
+	return max(v.after, time.Duration(moving)*time.Second/looksPerSecond)
 }
 
 // tell announces an event; it is sent once the status that it goes with is written, so once per transition.

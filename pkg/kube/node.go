@@ -48,6 +48,15 @@ func (n Nodes) ForMachine(name string, addresses []string) (*corev1.Node, error)
 	return nil, nil
 }
 
+// SameMachine tells whether two versions of a Node say the same of its machine: who and where it is, and whether it is
+// ready.
+func SameMachine(a, b *corev1.Node) bool {
+	aReady, aWhy := NodeReady(a)
+	bReady, bWhy := NodeReady(b)
+	return a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && aReady == bReady && aWhy == bWhy &&
+		slices.Equal(a.Status.Addresses, b.Status.Addresses)
+}
+
 // Delete removes a Node, but only the very one that was looked at. A Node that is gone is no error.
 func (n Nodes) Delete(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -82,6 +82,40 @@ func TestNodeReady(t *testing.T) {
 	}
 }
 
+func TestWhatOfANodeConcernsItsMachine(t *testing.T) {
+	t.Parallel()
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		same   bool
+	}{
+		"a heartbeat": {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }, true},
+		"its images":  {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{Names: []string{"etcd"}}} }, true},
+		"a taint":     {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/not-ready"}} }, true},
+		"not ready":   {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
+		"an address":  {func(n *corev1.Node) { n.Status.Addresses[1].Address = "10.0.0.2" }, false},
+		"made anew":   {func(n *corev1.Node) { n.UID = "another" }, false},
+		"going":       {func(n *corev1.Node) { now := metav1.Now(); n.DeletionTimestamp = &now }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			was := node("a", "10.0.0.1", ready)
+			is := was.DeepCopy()
+			tc.change(is)
+			if got := SameMachine(was, is); got != tc.same {
+				t.Errorf("same machine: want %v, got %v", tc.same, got)
+			}
+			trimmed, err := TrimNode(is)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !SameMachine(is, trimmed.(*corev1.Node)) {
+				t.Errorf("the trimmed Node says something else of its machine: %+v", trimmed)
+			}
+		})
+	}
+}
+
 func TestANodeIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	gone := node("a", "10.0.0.1")

@@ -108,10 +108,11 @@ func assemble(config *rest.Config, options Options, edges Edges) (*program, erro
 func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {
 	broadcaster := record.NewBroadcaster()
 	p := &program{
-		options:     options,
-		kubernetes:  kubernetes,
-		ichor:       externalversions.NewSharedInformerFactory(ichor, 0),
-		core:        coreinformers.NewSharedInformerFactory(kubernetes, 0),
+		options:    options,
+		kubernetes: kubernetes,
+		// What nobody here reads isn't kept in memory: with thousands of machines it is most of it.
+		ichor:       externalversions.NewSharedInformerFactoryWithOptions(ichor, 0, externalversions.WithTransform(kube.TrimManagedFields)),
+		core:        coreinformers.NewSharedInformerFactoryWithOptions(kubernetes, 0, coreinformers.WithTransform(kube.TrimNode)),
 		broadcaster: broadcaster,
 		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}),
 	}
