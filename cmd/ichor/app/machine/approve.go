@@ -4,7 +4,6 @@ package machine
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -170,15 +169,7 @@ func (o *approveOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	outcome := &results{env: o.env, of: len(plans)}
-	var approved []*v1alpha1.TalosMachine
-	for _, plan := range plans {
-		machine, err := o.approve(ctx, plan)
-		outcome.add(plan.machine.Name, err)
-		if err == nil {
-			approved = append(approved, machine)
-		}
-	}
+	approved, outcome := o.approveAll(ctx, plans)
 	if err := o.follow(ctx, approved); err != nil {
 		return err
 	}
@@ -200,25 +191,6 @@ func (o *approveOptions) load(ctx context.Context, args []string) ([]*v1alpha1.T
 	}
 	o.clusters = clusters.Items
 	return o.targets.pick(o.machines, args)
-}
-
-// approve sends one plan, or says that there is nothing to send.
-func (o *approveOptions) approve(ctx context.Context, plan plan) (*v1alpha1.TalosMachine, error) {
-	if plan.fault != nil {
-		return nil, plan.fault
-	}
-	if plan.unchanged {
-		o.env.Infof("%s is approved already%s; unchanged", screen.MachineTitle(plan.machine), approvedBy(plan.machine))
-		return plan.machine, o.print.PrintUnchanged(o.env, plan.machine)
-	}
-	if !plan.shown && !o.print.Asked() {
-		_, _ = fmt.Fprintln(o.env.ErrOut, screen.Summary(plan.machine, plan.decision, o.env.ErrStyle()))
-	}
-	machine, err := o.send(ctx, plan)
-	if err != nil {
-		return nil, err
-	}
-	return machine, o.print.Print(o.env, machine, o.dryRun.Note())
 }
 
 func approvedBy(machine *v1alpha1.TalosMachine) string {
