@@ -129,19 +129,23 @@ func (d *diagnosis) quorumLost() {
 	}
 	d.snapshot()
 	back := slices.Concat(missing.off, missing.sick)
-	if wanted := etcd.Needed - etcd.Answering; len(back) > 0 {
-		which := "Bring back"
-		if wanted > 0 && wanted < len(back) {
-			which = fmt.Sprintf("Bring back any %d of", wanted)
+	if len(back) > 0 {
+		which := ""
+		if wanted := etcd.Needed - etcd.Answering; wanted > 0 && wanted < len(back) {
+			which = fmt.Sprintf("any %d of ", wanted)
 		}
-		d.do("", "%s %s with the disks as they are: power, then network. With a quorum everything goes on by itself, and nothing is lost", which, named(back))
+		what := "Bring back %s%s with the disks as they are: power, then network. With a quorum everything goes on by itself, and nothing is lost"
+		if len(missing.off) == 0 {
+			what = "Get etcd to run again on %s%s, with the disks as they are. With a quorum everything goes on by itself, and nothing is lost"
+		}
+		d.do("", what, which, named(back))
 		for _, member := range missing.sick {
 			d.do(reboot(member), "%s runs, but its etcd doesn't (%s): read why, then reboot it", member.Name(), orUnknown(member.Service))
 		}
 	}
 	switch possible := etcd.Answering+len(back) >= etcd.Needed; {
 	case possible && len(back) > 0:
-		d.do("", "Only if those disks are lost for good: recover etcd from the snapshot, on exactly one control plane; docs/break-glass.md has the steps. Until then remove no member, reset no machine, and never bootstrap")
+		d.do("", "Only if those disks are lost for good: recover etcd from %s, on exactly one control plane; docs/break-glass.md has the steps. Until then remove no member, reset no machine, and never bootstrap", d.source())
 	default:
 		d.recover(Candidates(etcd))
 	}
@@ -149,15 +153,20 @@ func (d *diagnosis) quorumLost() {
 
 // recover is the last resort: etcd is made anew from a snapshot.
 func (d *diagnosis) recover(from []Member) {
-	where, source := "ADDRESS", "the latest backup"
-	if len(from) > 0 {
-		source = "that snapshot"
-		if from[0].Address != "" {
-			where = from[0].Address
-		}
+	where := "ADDRESS"
+	if len(from) > 0 && from[0].Address != "" {
+		where = from[0].Address
 	}
 	d.do(fmt.Sprintf("talosctl -n %s -e %s bootstrap --recover-from=SNAPSHOT", where, where),
-		"Too few members have their data left for a quorum, so etcd has to be made anew from %s: wipe the data of etcd on every control plane first, then recover on exactly one, and the others join it (docs/break-glass.md). Never bootstrap without the snapshot, and never a second one: that makes two clusters", source)
+		"Too few members have their data left for a quorum, so etcd has to be made anew from %s: wipe the data of etcd on every control plane first, then recover on exactly one, and the others join it (docs/break-glass.md). Never bootstrap without the snapshot, and never a second one: that makes two clusters", d.source())
+}
+
+// source is what etcd can be made anew from.
+func (d *diagnosis) source() string {
+	if len(Candidates(&d.report.Etcd)) > 0 {
+		return "that snapshot"
+	}
+	return "the latest backup"
 }
 
 func (d *diagnosis) snapshot() {

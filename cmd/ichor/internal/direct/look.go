@@ -30,7 +30,11 @@ type Looker struct {
 	Dialer      talos.Dialer
 	Prober      talos.Prober
 	Credentials talos.Credentials
+	// Timeout bounds connecting to a machine, and then each question to it; nodeTimeout if zero.
+	Timeout time.Duration
 }
+
+func (l *Looker) timeout() time.Duration { return cmp.Or(l.Timeout, nodeTimeout) }
 
 // Look asks the machines at some addresses, and then the control planes that these know of. It takes a bounded time,
 // however many hang; addresses of one and the same machine, such as a virtual one, become one view.
@@ -99,7 +103,7 @@ func (l *Looker) askAll(ctx context.Context, addresses []netip.Addr) []View {
 
 // ask looks at one machine.
 func (l *Looker) ask(ctx context.Context, address netip.Addr) View {
-	dialCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	dialCtx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	node, err := l.Dialer.DialConfigured(dialCtx, address, l.Credentials)
 	if err != nil {
@@ -110,7 +114,7 @@ func (l *Looker) ask(ctx context.Context, address netip.Addr) View {
 	surveyed := make(chan struct{})
 	go func() {
 		defer close(surveyed)
-		callCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
+		callCtx, cancel := context.WithTimeout(ctx, l.timeout())
 		defer cancel()
 		survey, err := node.Survey(callCtx)
 		if err != nil {
@@ -120,7 +124,7 @@ func (l *Looker) ask(ctx context.Context, address netip.Addr) View {
 		view.Survey = survey
 	}()
 	var etcd View
-	etcd.askEtcd(ctx, node)
+	etcd.askEtcd(ctx, node, l.timeout())
 	<-surveyed
 	view.Status, view.StatusProblem, view.Members, view.Alarms = etcd.Status, etcd.StatusProblem, etcd.Members, etcd.Alarms
 	if view.Survey == nil && view.Status == nil {
@@ -131,9 +135,9 @@ func (l *Looker) ask(ctx context.Context, address netip.Addr) View {
 
 // askEtcd asks the member first, which answers alone; and of what takes a quorum, only if the member has one: without it
 // such a question hangs.
-func (v *View) askEtcd(ctx context.Context, node talos.ConfiguredNode) {
+func (v *View) askEtcd(ctx context.Context, node talos.ConfiguredNode, timeout time.Duration) {
 	call := func(do func(context.Context)) {
-		callCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
+		callCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		do(callCtx)
 	}
@@ -159,7 +163,7 @@ func (l *Looker) classify(ctx context.Context, address netip.Addr, failed error)
 	if talos.IsUnreachable(failed) || ctx.Err() != nil {
 		return view
 	}
-	probeCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	probeCtx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	switch probe := l.Prober.Probe(probeCtx, address); probe.Class {
 	case v1alpha1.HostMaintenance:
