@@ -60,6 +60,7 @@ func newPlan(discovery v1alpha1.Discovery) plan {
 }
 
 func (p *plan) addSubnet(prefix netip.Prefix, before []netip.Prefix) {
+	p.addresses = slices.Grow(p.addresses, min(1<<(prefix.Addr().BitLen()-prefix.Bits()), maxPlan-len(p.addresses)))
 	for address := prefix.Addr(); address.IsValid() && prefix.Contains(address); address = address.Next() {
 		if scans(prefix, address) && !slices.ContainsFunc(before, func(earlier netip.Prefix) bool { return scans(earlier, address) }) {
 			p.add(address)

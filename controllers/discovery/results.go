@@ -35,35 +35,58 @@ type results struct {
 	before v1alpha1.DiscoveryStatus
 
 	mu     sync.Mutex
-	found  []finding // by index; its class is empty while the address wasn't looked at
+	looks  []look          // by index
+	notes  map[int]finding // by index, of what is more than silent
 	cursor int
-	index  map[netip.Addr]int
+	order  []int32         // indexes in the order of their addresses
 	seen   map[string]bool // objects of machines that answered
 }
 
+// look is what came of looking at an address. Nearly all of a large network are silent, and take a byte each.
+type look uint8
+
+const (
+	notYet look = iota
+	silent
+	noted
+)
+
 // newResults begins a scan, at the cursor of a status if that can be carried on.
 func newResults(p plan, resume *v1alpha1.DiscoveryStatus) *results {
-	r := &results{plan: p, found: make([]finding, len(p.addresses)), index: make(map[netip.Addr]int, len(p.addresses)), seen: map[string]bool{}}
-	for i, address := range p.addresses {
-		r.index[address] = i
+	r := &results{plan: p, looks: make([]look, len(p.addresses)), notes: map[int]finding{}, order: make([]int32, len(p.addresses)), seen: map[string]bool{}}
+	for i := range r.order {
+		r.order[i] = int32(i)
 	}
+	slices.SortFunc(r.order, func(a, b int32) int { return p.addresses[a].Compare(p.addresses[b]) })
 	if resume == nil {
 		return r
 	}
 	address, err := netip.ParseAddr(resume.Cursor)
-	at, known := r.index[address]
+	at, known := r.indexOf(address)
 	if err == nil && known && int(resume.Total) == len(p.addresses) && int(resume.Done) == at {
 		r.first, r.cursor, r.before = at, at, *resume
 	}
 	return r
 }
 
+// indexOf finds an address of the plan.
+func (r *results) indexOf(address netip.Addr) (int, bool) {
+	at, found := slices.BinarySearchFunc(r.order, address, func(i int32, address netip.Addr) int { return r.plan.addresses[i].Compare(address) })
+	if !found {
+		return 0, false
+	}
+	return int(r.order[at]), true
+}
+
 // add notes what was found at the i-th address.
 func (r *results) add(i int, found finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.found[i] = found
-	for r.cursor < len(r.found) && r.found[r.cursor].class != "" {
+	r.looks[i] = silent
+	if found != (finding{class: v1alpha1.HostUnreachable}) {
+		r.looks[i], r.notes[i] = noted, found
+	}
+	for r.cursor < len(r.looks) && r.looks[r.cursor] != notYet {
 		r.cursor++
 	}
 	if found.machine != "" {
@@ -86,10 +109,22 @@ func (r *results) notMachine(probe talos.Probe) finding {
 // at is what this run found at an address; nothing if it didn't look there. The lock is held.
 func (r *results) at(text string) finding {
 	address, err := netip.ParseAddr(text)
-	if i, planned := r.index[address]; err == nil && planned {
-		return r.found[i]
+	if i, planned := r.indexOf(address); err == nil && planned {
+		return r.found(i)
 	}
 	return finding{}
+}
+
+// found is what this run found at the i-th address. The lock is held.
+func (r *results) found(i int) finding {
+	switch r.looks[i] {
+	case silent:
+		return finding{class: v1alpha1.HostUnreachable}
+	case noted:
+		return r.notes[i]
+	default:
+		return finding{}
+	}
 }
 
 // missing tells whether a machine ought to have been met in this run, and wasn't.
@@ -113,11 +148,12 @@ func (r *results) unread() []netip.Addr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []netip.Addr
-	for i, found := range r.found {
+	for i, found := range r.notes {
 		if found.unread {
 			out = append(out, r.plan.addresses[i])
 		}
 	}
+	slices.SortFunc(out, netip.Addr.Compare)
 	return out
 }
 
@@ -147,7 +183,7 @@ func (r *results) write(status *v1alpha1.DiscoveryStatus) {
 	counts := map[v1alpha1.HostClass]int32{}
 	hosts := slices.Clone(r.before.Hosts)
 	for i := r.first; i < r.cursor; i++ {
-		found := r.found[i]
+		found := r.found(i)
 		counts[found.class]++
 		if found.odd != "" {
 			hosts = append(hosts, v1alpha1.DiscoveredHost{Address: r.plan.addresses[i].String(), Class: found.class, Message: found.odd})
