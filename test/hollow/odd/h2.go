@@ -41,25 +41,27 @@ func serveGRPC(address netip.AddrPort, name string) (io.Closer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("odd server: %w", err)
 	}
-	s := &grpcServer{served: make(chan error, 1)}
+	s := &grpcServer{}
 	s.server = grpc.NewServer(grpc.WaitForHandlers(true), grpc.Creds(credentials.NewTLS(config)))
 	grpc_health_v1.RegisterHealthServer(s.server, healthserver.NewServer())
-	go func() { s.served <- s.server.Serve(listener) }()
+	s.serving.Go(func() { s.err = s.server.Serve(listener) })
 	return s, nil
 }
 
 type grpcServer struct {
-	server *grpc.Server
-	served chan error
+	server  *grpc.Server
+	serving sync.WaitGroup
+	err     error
 }
 
 // Close implements io.Closer.
 func (s *grpcServer) Close() error {
 	s.server.Stop()
-	if err := <-s.served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return err
+	s.serving.Wait()
+	if errors.Is(s.err, grpc.ErrServerStopped) {
+		return nil
 	}
-	return nil
+	return s.err
 }
 
 // HTTPS is a web server that speaks HTTP/2.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -151,6 +152,17 @@ func HalfTLS(address netip.AddrPort) (io.Closer, error) {
 			hold(c)
 		}
 	})
+}
+
+// Beacon greets as an ssh server and counts who comes by.
+func Beacon(visits *atomic.Int64) func(netip.AddrPort) (io.Closer, error) {
+	return func(address netip.AddrPort) (io.Closer, error) {
+		return listen(address, func(c net.Conn) {
+			visits.Add(1)
+			write(c, "SSH-2.0-Beacon\r\n")
+			hold(c)
+		})
+	}
 }
 
 // SMTP greets as a mail server and then waits.
