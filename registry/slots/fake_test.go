@@ -134,9 +134,7 @@ func (f *fakeStore) UpdateMachine(_ context.Context, name string, change func(*i
 	return nil
 }
 
-var errMoved = errors.New("machine moved")
-
-// approve is what talosmachines/approval does: read, claim, write fenced on what was read; again if the machine moved.
+// approve is what talosmachines/approval does, on the fake store.
 func approve(ctx context.Context, f *fakeStore, gate *slots.Gate, name, hostname string, attempts int) error {
 	for attempt := 1; ; attempt++ {
 		was, err := f.Machine(ctx, name)
@@ -146,17 +144,19 @@ func approve(ctx context.Context, f *fakeStore, gate *slots.Gate, name, hostname
 		if was.Spec.ApprovalState == ichor.ApprovalApproved {
 			return nil
 		}
-		if _, err := gate.Claim(ctx, slots.Request{Cluster: was.Spec.ClusterRef.Name, MachineUID: was.UID, Machine: name, Hostname: hostname}); err != nil {
+		try, asked := gate.Attempt(was), was.DeepCopy()
+		asked.Spec.ApprovalState, asked.Spec.Role, asked.Spec.Hostname = ichor.ApprovalApproved, ichor.RoleControlPlane, hostname
+		if err := try.Claim(ctx, asked, false); err != nil {
 			return err
 		}
 		err = f.UpdateMachine(ctx, name, func(m *ichor.TalosMachine) error {
-			if m.UID != was.UID || m.ResourceVersion != was.ResourceVersion {
-				return errMoved
+			if err := try.Fence(m); err != nil {
+				return err
 			}
-			m.Spec.ApprovalState, m.Spec.Role, m.Spec.Hostname = ichor.ApprovalApproved, ichor.RoleControlPlane, hostname
+			m.Spec = asked.Spec
 			return nil
 		})
-		if !errors.Is(err, errMoved) || attempt == attempts {
+		if !errors.Is(err, slots.ErrMachineMoved) || attempt == attempts {
 			return err
 		}
 	}

@@ -37,6 +37,7 @@ type Gate struct {
 	grace    time.Duration
 	now      func() time.Time
 	newToken func() string
+	rules    rules
 }
 
 // Option changes a Gate; tests use them.
@@ -132,13 +133,16 @@ func (g *Gate) take(cluster *ichor.TalosCluster, request Request, token string) 
 		return &refusal{request: request, cause: CauseClusterDeleting,
 			message: fmt.Sprintf("cluster %q is being deleted", cluster.Name)}
 	}
-	if other := hostnameHolder(cluster, request.MachineUID, request.Hostname); other != nil {
+	if other := hostnameHolder(cluster, request.MachineUID, request.Hostname); other != nil && !g.rules.noHostname {
 		return &refusal{request: request, cause: CauseHostnameTaken, field: "spec.hostname", reapable: true,
 			message: fmt.Sprintf("hostname %q is taken by control plane %s; a control plane that joins replaces the etcd member of its hostname, so choose another",
 				request.Hostname, other.Name)}
 	}
 	slot := find(cluster, request.MachineUID)
-	if slot != nil && slot.Hostname != request.Hostname {
+	if slot == nil && g.rules.noSlotPerUID {
+		slot = ofName(cluster, request.Machine)
+	}
+	if slot != nil && slot.Hostname != request.Hostname && !g.rules.noRename {
 		return &otherHostname{slot: *slot}
 	}
 	if slot == nil {
@@ -151,7 +155,10 @@ func (g *Gate) take(cluster *ichor.TalosCluster, request Request, token string) 
 		slot = &cluster.Status.ControlPlaneSlots[len(cluster.Status.ControlPlaneSlots)-1]
 	}
 	slot.Name, slot.Hostname = request.Machine, request.Hostname
-	slot.Token, slot.At = token, metav1.NewTime(g.now()).Rfc3339Copy()
+	if slot.Token == "" || !g.rules.noNewToken {
+		slot.Token = token
+	}
+	slot.At = metav1.NewTime(g.now()).Rfc3339Copy()
 	Count(cluster)
 	return nil
 }

@@ -72,7 +72,7 @@ func (g *Gate) reapSlot(ctx context.Context, cluster string, slot ichor.ControlP
 	err = g.store.UpdateCluster(ctx, cluster, func(current *ichor.TalosCluster) error {
 		kept := current.Status.ControlPlaneSlots[:0:0]
 		for _, s := range current.Status.ControlPlaneSlots {
-			if s.MachineUID != slot.MachineUID || s.Token != slot.Token {
+			if s.MachineUID != slot.MachineUID || (s.Token != slot.Token && !g.rules.noToken) {
 				kept = append(kept, s)
 			}
 		}
@@ -119,6 +119,9 @@ func (g *Gate) fence(ctx context.Context, cluster string, slot ichor.ControlPlan
 			return errKeep
 		}
 		free = true
+		if g.rules.noTouch {
+			return errKeep
+		}
 		if machine.Annotations == nil {
 			machine.Annotations = map[string]string{}
 		}

@@ -17,6 +17,8 @@ import (
 // by the protocol and by nobody's request.
 type registryStore struct {
 	clusters, machines *genericregistry.Store
+	// version is what reads ask for: nothing, which is a quorum. Tests set another.
+	version string
 }
 
 // NewRegistryStore returns a Store over the stores of the two kinds.
@@ -26,12 +28,12 @@ func NewRegistryStore(clusters, machines *genericregistry.Store) Store {
 
 func (s registryStore) Cluster(ctx context.Context, name string) (*ichor.TalosCluster, error) {
 	out := &ichor.TalosCluster{}
-	return out, read(ctx, s.clusters, name, out)
+	return out, read(ctx, s.clusters, name, s.version, out)
 }
 
 func (s registryStore) Machine(ctx context.Context, name string) (*ichor.TalosMachine, error) {
 	out := &ichor.TalosMachine{}
-	return out, read(ctx, s.machines, name, out)
+	return out, read(ctx, s.machines, name, s.version, out)
 }
 
 func (s registryStore) UpdateCluster(ctx context.Context, name string, change func(*ichor.TalosCluster) error) error {
@@ -44,12 +46,12 @@ func (s registryStore) UpdateMachine(ctx context.Context, name string, change fu
 
 // read gets an object without a resourceVersion, which is never answered from the watch cache.
 // Source: k8s.io/apiserver, pkg/storage/cacher/delegator.go.
-func read(ctx context.Context, store *genericregistry.Store, name string, out runtime.Object) error {
+func read(ctx context.Context, store *genericregistry.Store, name, version string, out runtime.Object) error {
 	key, err := store.KeyFunc(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := store.Storage.Get(ctx, key, storage.GetOptions{}, out); err != nil {
+	if err := store.Storage.Get(ctx, key, storage.GetOptions{ResourceVersion: version}, out); err != nil {
 		return storeerr.InterpretGetError(err, store.DefaultQualifiedResource, name)
 	}
 	return nil

@@ -45,6 +45,15 @@ func find(cluster *ichor.TalosCluster, machine types.UID) *ichor.ControlPlaneSlo
 	return &cluster.Status.ControlPlaneSlots[i]
 }
 
+// ofName returns the slot of a machine of that name, which may be another than is meant.
+func ofName(cluster *ichor.TalosCluster, name string) *ichor.ControlPlaneSlot {
+	i := slices.IndexFunc(cluster.Status.ControlPlaneSlots, func(s ichor.ControlPlaneSlot) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &cluster.Status.ControlPlaneSlots[i]
+}
+
 // hostnameHolder returns the slot of another machine that has the hostname.
 func hostnameHolder(cluster *ichor.TalosCluster, machine types.UID, hostname string) *ichor.ControlPlaneSlot {
 	if hostname == "" {

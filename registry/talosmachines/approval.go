@@ -24,9 +24,6 @@ import (
 // approvalAttempts bounds how often an approval starts again because the machine changed under it.
 const approvalAttempts = 5
 
-// errMachineMoved says that the machine isn't the version any more that the slot was claimed for.
-var errMachineMoved = errors.New("the machine was changed while it was being approved")
-
 // ApprovalREST is talosmachines/approval: the one way by which a machine becomes approved.
 type ApprovalREST struct {
 	subresource
@@ -49,7 +46,7 @@ func (r *ApprovalREST) Update(ctx context.Context, name string, objInfo rest.Upd
 	}
 	for attempt := 1; ; attempt++ {
 		out, created, err := r.attempt(ctx, name, objInfo, createValidation, updateValidation, options)
-		if !errors.Is(err, errMachineMoved) {
+		if !errors.Is(err, slots.ErrMachineMoved) {
 			return out, created, err
 		}
 		if attempt == approvalAttempts || ctx.Err() != nil {
@@ -76,27 +73,15 @@ func (r *ApprovalREST) attempt(ctx context.Context, name string, objInfo rest.Up
 		return nil, false, err
 	}
 	ctx = withFacts(ctx, facts)
-	decision := decision{intent: intent, was: was}
+	decision := decision{intent: intent, was: was, attempt: r.gate.Attempt(was)}
 	if err := decision.judge(ctx, r.store.UpdateStrategy, candidate); err != nil {
 		return nil, false, err
 	}
-	if decision.needsSlot(candidate) {
-		request := slots.Request{Cluster: candidate.Spec.ClusterRef.Name, MachineUID: was.UID, Machine: name, Hostname: candidate.Spec.Hostname}
-		claim := r.gate.Claim
-		if dryrun.IsDryRun(options.DryRun) {
-			claim = r.gate.Check
-		}
-		claimed, err := claim(ctx, request)
-		if err != nil {
-			return nil, false, err
-		}
-		decision.claim = &claimed
+	if err := decision.attempt.Claim(ctx, candidate, dryrun.IsDryRun(options.DryRun)); err != nil {
+		return nil, false, err
 	}
 	fenced := rest.WrapUpdatedObjectInfo(objInfo, func(_ context.Context, obj, old runtime.Object) (runtime.Object, error) {
-		if now := old.(*ichor.TalosMachine); now.UID != was.UID || now.ResourceVersion != was.ResourceVersion {
-			return nil, errMachineMoved
-		}
-		return obj, nil
+		return obj, decision.attempt.Fence(old.(*ichor.TalosMachine))
 	})
 	held := func(ctx context.Context, obj, old runtime.Object) error {
 		if updateValidation != nil {

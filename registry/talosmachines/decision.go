@@ -35,8 +35,8 @@ const (
 type decision struct {
 	intent *intent
 	was    *ichor.TalosMachine
-	// claim is the slot that was claimed; nil if none was needed.
-	claim *slots.Claim
+	// attempt is the gate's side of it.
+	attempt *slots.Attempt
 }
 
 // judge makes the candidate what the store will make of it, and returns why it can't be stored, before anything is
@@ -91,12 +91,6 @@ func (d *decision) conflict(machine *ichor.TalosMachine) error {
 	return nil
 }
 
-// needsSlot tells whether the machine becomes a control plane by this decision.
-func (d *decision) needsSlot(machine *ichor.TalosMachine) bool {
-	return d.was.Spec.ApprovalState != ichor.ApprovalApproved &&
-		machine.Spec.ApprovalState == ichor.ApprovalApproved && machine.Spec.Role == ichor.RoleControlPlane
-}
-
 // hold refuses the final object, as it would be stored, unless it is what was asked for and what the slot was claimed
 // for. It runs after patching, mutating admission and the strategy.
 func (d *decision) hold(machine *ichor.TalosMachine) error {
@@ -106,12 +100,7 @@ func (d *decision) hold(machine *ichor.TalosMachine) error {
 	if err := d.conflict(machine); err != nil {
 		return err
 	}
-	if !d.needsSlot(machine) {
-		return nil
-	}
-	claim := d.claim
-	if claim == nil || claim.MachineUID != machine.UID || claim.Cluster != machine.Spec.ClusterRef.Name ||
-		claim.ClusterUID != machine.Spec.Approval.ClusterUID || claim.Hostname != machine.Spec.Hostname {
+	if !d.attempt.Covers(machine) {
 		return d.forbidden("the machine would become a control plane that no slot was claimed for")
 	}
 	return nil

@@ -15,6 +15,7 @@ var Layers = []Layer{
 	{Path: "controllers", May: library, Why: "controllers see the API through its client only"},
 
 	{Path: "registry", Closed: true, May: []string{"pkg/apis", "pkg/machineconfig", "registry/reset", "registry/slots", "registry/verbs"}, Why: "strategies and storage depend on the API's types, pure rules and the slots only"},
+	{Path: "registry/slots", May: []string{"pkg/apis", "registry"}, Why: "the slots depend on the API's types only; their tests drive the whole registry, which the compiler forbids to the rest"},
 
 	{Path: "pkg/bootstrap", May: append([]string{"artifacts"}, library...), Why: "libraries never import a server, a command or a test"},
 	{Path: "pkg/talos", May: []string{"pkg/apis"}, Why: "the node client knows the API's types and no other part of Ichor"},
