@@ -71,10 +71,11 @@ var commands = map[string]command{
 	"certificate":    {help: "present a new certificate with a new key", run: certain((*node.Node).NewCertificate)},
 	"drop-apply":     {help: "break the connection of the next ApplyConfiguration after it took effect", run: certain((*node.Node).DropApply)},
 	"cut-apply":      {help: "break the connection of the next ApplyConfiguration before all of it arrived", run: certain((*node.Node).CutApply)},
+	"late-apply":     {args: []string{"DURATION"}, help: "let the next ApplyConfiguration take effect only after a time, even if its caller is gone", run: lasting((*node.Node).LateApply)},
 	"hang-tls":       {args: []string{"on|off"}, help: "accept connections and never answer", run: onOff((*node.Node).HangTLS)},
 	"fail-install":   {args: []string{"on|off"}, help: "make installs and upgrades fail", run: onOff((*node.Node).FailInstall)},
 	"oversize":       {args: []string{"on|off"}, help: "make the inventory too large for any client to receive", run: onOff((*node.Node).Oversize)},
-	"slow":           {args: []string{"DURATION"}, help: "delay each call; 0s ends it", run: slow},
+	"slow":           {args: []string{"DURATION"}, help: "delay each call; 0s ends it", run: lasting((*node.Node).Slow)},
 	"change-address": {args: []string{"ADDRESS[/BITS]"}, help: "give the machine another address", run: changeAddress},
 	"also-at":        {args: []string{"ADDRESS[/BITS]|none"}, help: "give the machine one more address, as a virtual IP does", run: alsoAt},
 	"swap-nic":       {args: []string{"LINK", "MAC"}, help: "put in another NIC, with a power cut", run: swapNIC},
@@ -84,13 +85,15 @@ var commands = map[string]command{
 	"swap-disk": {args: []string{"DEVICE", "SIZE", "SERIAL"}, help: "put in another disk, with a power cut", run: swapDisk},
 }
 
-func slow(n *node.Node, args []string) (any, error) {
-	d, err := time.ParseDuration(args[0])
-	if err != nil || d < 0 {
-		return nil, argument("%q is no time such as 2s", args[0])
+func lasting(do func(n *node.Node, d time.Duration)) func(*node.Node, []string) (any, error) {
+	return func(n *node.Node, args []string) (any, error) {
+		d, err := time.ParseDuration(args[0])
+		if err != nil || d < 0 {
+			return nil, argument("%q is no time such as 2s", args[0])
+		}
+		do(n, d)
+		return nil, nil
 	}
-	n.Slow(d)
-	return nil, nil
 }
 
 func changeAddress(n *node.Node, args []string) (any, error) {

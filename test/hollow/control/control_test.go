@@ -168,7 +168,7 @@ func TestAMachineDoesWhatItIsTold(t *testing.T) {
 	do("change-address", moved.String())
 	r.await(t, first, func(s node.Status) bool { return node.InMaintenance(s) && s.Address == moved })
 	for _, command := range [][]string{
-		{"hang-tls", "on"}, {"hang-tls", "off"}, {"fail-install", "on"}, {"fail-install", "off"}, {"oversize", "on"}, {"oversize", "off"}, {"slow", "1s"}, {"slow", "0s"}, {"drop-apply"},
+		{"hang-tls", "on"}, {"hang-tls", "off"}, {"fail-install", "on"}, {"fail-install", "off"}, {"oversize", "on"}, {"oversize", "off"}, {"slow", "1s"}, {"slow", "0s"}, {"late-apply", "1s"}, {"drop-apply"},
 		{"swap-nic", r.fleet.Machines[0].Links[0].Name, "02:00:00:00:00:01"}, {"present-uuid", "not even a UUID & ?"},
 		{"swap-disk", "/dev/nvme0n1", "1TB", "NEW 1"}, {"wipe"},
 	} {

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,27 @@ func TestAnAnswerThatIsLostDoesNotUndoTheApply(t *testing.T) {
 	c := hollowtest.NewCluster(t, m.Addr(), m.Disks[0].Device)
 	_, err := hollowtest.Insecure(t, n).ApplyConfiguration(patient(t), &machine.ApplyConfigurationRequest{Data: c.Config(machinetype.TypeControlPlane)})
 	if status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	hollowtest.Wait(t, n, func(s node.Status) bool { return s.Installed != nil })
+	if applies := n.Applies(); len(applies) != 1 || !applies[0].Accepted {
+		t.Errorf("apply log %+v", applies)
+	}
+}
+
+func TestAnApplyThatIsOnItsWayArrivesThoughItsCallerIsGone(t *testing.T) {
+	t.Parallel()
+	rack := hollowtest.NewRack(t)
+	m := rack.Machine()
+	n := rack.Start(m)
+	hollowtest.Wait(t, n, node.InMaintenance)
+	n.LateApply(time.Second)
+	c := hollowtest.NewCluster(t, m.Addr(), m.Disks[0].Device)
+	configuration := c.Config(machinetype.TypeControlPlane)
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := hollowtest.Insecure(t, n).ApplyConfiguration(impatient, &machine.ApplyConfigurationRequest{Data: configuration})
+	if status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("got %v", err)
 	}
 	hollowtest.Wait(t, n, func(s node.Status) bool { return s.Installed != nil })

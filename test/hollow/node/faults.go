@@ -37,6 +37,8 @@ type faults struct {
 	dropApply bool
 	// cutApply closes the connection of the next ApplyConfiguration before its request is complete.
 	cutApply bool
+	// lateApply is how long the next ApplyConfiguration is on its way inside of the machine.
+	lateApply time.Duration
 	// also are further addresses of the machine.
 	also []netip.Prefix
 }
@@ -178,6 +180,22 @@ func (f *faults) takeCutApply() bool {
 	cut := f.cutApply
 	f.cutApply = false
 	return cut
+}
+
+// LateApply lets the next ApplyConfiguration take effect this long after it arrived, even if its caller is gone by then,
+// as one that waits in a buffer on its way does.
+func (n *Node) LateApply(d time.Duration) {
+	n.faults.mu.Lock()
+	defer n.faults.mu.Unlock()
+	n.faults.lateApply = d
+}
+
+func (f *faults) takeLateApply() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.lateApply
+	f.lateApply = 0
+	return d
 }
 
 // oversized is more than a client of Talos receives in one message (32 MiB).

@@ -63,6 +63,12 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, in *machine.App
 	if p, ok := peer.FromContext(ctx); ok {
 		record.Peer = p.Addr.String()
 	}
+	if d := s.boot.node.faults.takeLateApply(); d > 0 {
+		if !pause(s.boot.ctx, d) {
+			return nil, status.Error(codes.Unavailable, "the node is going down")
+		}
+		ctx = context.WithoutCancel(ctx)
+	}
 	reply, err := s.boot.apply(ctx, in)
 	if len(in.GetData()) > 0 {
 		record.Accepted = err == nil
