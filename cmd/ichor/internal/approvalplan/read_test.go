@@ -3,6 +3,7 @@
 package approvalplan
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -146,6 +147,24 @@ func TestReadIsBounded(t *testing.T) {
 	_, faults := Read("plan.yaml", strings.NewReader(bomb.String()))
 	if len(faults) != 1 || !strings.Contains(faults[0].What, "too large") {
 		t.Errorf("aliases that blow up: %d faults", len(faults))
+	}
+}
+
+// TestDocumentedPlanIsRead holds the page about racks to what is read.
+func TestDocumentedPlanIsRead(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../docs/approving-a-rack.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no example")
+	}
+	items := read(t, example)
+	if len(items) != 3 || items[2].Network.Addressing != "dhcp" || items[2].Network.Gateway != "" || items[0].Network.Gateway != "10.0.0.1" || items[1].Role != "worker" {
+		t.Errorf("the example is read as %+v", items)
 	}
 }
 
