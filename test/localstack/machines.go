@@ -62,9 +62,7 @@ func keptFleet(o Options, dir state.Dir, addresses *loopback.Range) (*fleet.Flee
 
 func newFleet(o Options, addresses *loopback.Range) (*fleet.Fleet, error) {
 	if o.FleetFile == "" {
-		return fleet.Generate(fleet.GenerateOptions{
-			Machines: cmp.Or(o.Machines, defaultMachines), First: addresses.Machine(0), TalosVersion: TalosVersion,
-		})
+		return madeFleet(cmp.Or(o.Machines, defaultMachines), addresses.Machine(0))
 	}
 	machines, err := fleet.Load(o.FleetFile)
 	if err != nil {
@@ -78,6 +76,19 @@ func newFleet(o Options, addresses *loopback.Range) (*fleet.Fleet, error) {
 		return nil, fmt.Errorf("fleet file %s, moved to %s: %w", o.FleetFile, addresses.Prefix(), err)
 	}
 	return machines, nil
+}
+
+// madeFleet are machines of the stack's version. The last one, unless it is the only one, booted from newer media, as
+// happens in real racks; it gets the cluster's version when it is installed.
+func madeFleet(machines int, first netip.Addr) (*fleet.Fleet, error) {
+	made, err := fleet.Generate(fleet.GenerateOptions{Machines: machines, First: first, TalosVersion: TalosVersion})
+	if err != nil {
+		return nil, err
+	}
+	if machines > 1 {
+		made.Machines[machines-1].TalosVersion = newerMedia
+	}
+	return made, nil
 }
 
 // firstMachine is the machine that becomes the first control plane: the one that was chosen before, else the first one

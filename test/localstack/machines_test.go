@@ -85,6 +85,19 @@ func TestAFleetFileIsMovedToTheStacksRangeAndKept(t *testing.T) {
 	}
 }
 
+func TestTheLastMachineOfAFleetBootedFromNewerMedia(t *testing.T) {
+	t.Parallel()
+	for machines, want := range map[int]string{1: TalosVersion, 2: newerMedia, 6: newerMedia} {
+		made, err := madeFleet(machines, netip.MustParseAddr("127.0.16.11"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, last := made.Machines[0].TalosVersion, made.Machines[machines-1].TalosVersion; first != TalosVersion || last != want {
+			t.Errorf("%d machines: the first booted %s, the last %s; want %s and %s", machines, first, last, TalosVersion, want)
+		}
+	}
+}
+
 func TestAFolderWithOtherMachinesIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	addresses, err := loopback.ClaimPrefix(netip.MustParsePrefix("127.253.0.0/20"))

@@ -27,6 +27,8 @@ const (
 const (
 	TalosVersion      = "v1.13.9"
 	KubernetesVersion = "v1.36.6"
+	// newerMedia is what the last machine of a fleet booted from.
+	newerMedia = "v1.14.0"
 )
 
 // ClusterName is the name of the TalosCluster of every stack.
