@@ -52,6 +52,7 @@ var stories = []struct {
 	{"a scanned network is told apart, and scanned again nothing changes", scannedNetwork},
 	{"kubectl works as with a CRD", kubectlSemantics},
 	{"two control planes and two workers join though the controller is killed", moreNodes},
+	{"machines of other versions join, and those that are there stay as they are", otherVersions},
 	{"two control planes with one hostname: one wins", oneHostname},
 	{"parallel approvals through three API servers stop at the limit", parallelApprovals},
 	{"nobody forges an approval", forgedApprovals},
@@ -91,7 +92,7 @@ func startStack(t *testing.T) *suite {
 	defer cancel()
 	begin := time.Now()
 	stack, err := localstack.Start(ctx, localstack.Options{
-		StateDir: dir, BinDir: programs(t), Machines: machines, APIServers: apiServers,
+		StateDir: dir, BinDir: programs(t), FleetFile: mixedFleet(t, t.TempDir()), APIServers: apiServers,
 		// Several stories wait for a scan.
 		Interval: 10 * time.Second,
 		Progress: func(message string) { t.Logf("%5.1fs %s", time.Since(begin).Seconds(), message) },
@@ -142,7 +143,7 @@ func person(t *testing.T, stack *localstack.Stack, name string) *rest.Config {
 // newcomer's.
 func (s *suite) take(t *testing.T, count int) []*v1alpha1.TalosMachine {
 	t.Helper()
-	fleet := s.stack.Fleet().Machines
+	fleet := s.stack.Fleet().Machines[:machines]
 	if s.used+count > len(fleet) {
 		t.Fatalf("the fleet of %d machines is used up; raise the constant", len(fleet))
 	}
