@@ -78,6 +78,15 @@ func TestAMachineRunsTheVersionThatWasInstalled(t *testing.T) {
 			if got := reply.GetMessages()[0].GetVersion().GetTag(); got != c.installed || resource.TypedSpec().Version != c.installed {
 				t.Errorf("the disk runs %s, its resource says %s; want %s", got, resource.TypedSpec().Version, c.installed)
 			}
+			// talos-contract.md §9.17: in 1.14 stream errors come as gRPC status.
+			stream, err := admin.MachineClient.Copy(patient(t), &machine.CopyRequest{RootPath: "/not/there"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			chunk, err := stream.Recv()
+			if inData := err == nil && chunk.GetMetadata().GetError() != ""; inData != (c.installed != "v1.14.0") || err != nil && !strings.Contains(err.Error(), "no such file") {
+				t.Errorf("a copy of nothing: %v, %v", chunk, err)
+			}
 		})
 	}
 }
