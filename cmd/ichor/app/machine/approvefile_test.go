@@ -73,7 +73,7 @@ func stored(server *apitest.Server) []string {
 
 func TestApproveFromFile(t *testing.T) {
 	t.Parallel()
-	approvedPair := "talosmachine.ichor.maesh.dev/" + apitest.Pending + " approved\ntalosmachine.ichor.maesh.dev/" + apitest.TwoDisks + " approved\n"
+	approvedPair := "talosmachine.ichor.maesh.dev/" + apitest.TwoDisks + " approved\ntalosmachine.ichor.maesh.dev/" + apitest.Pending + " approved\n"
 	for _, test := range []struct {
 		name string
 		args []string
@@ -102,7 +102,6 @@ func TestApproveFromFile(t *testing.T) {
 				t.Fatalf("exit status %d; standard error:\n%s", result.Code, result.Err)
 			}
 			expectPair(t, server)
-			// The control plane is first, though the file has it last.
 			if result.Out != approvedPair {
 				t.Errorf("standard output %q, want %q", result.Out, approvedPair)
 			}

@@ -14,7 +14,6 @@ import (
 
 	"maesh.dev/ichor/cmd/ichor/internal/approvalplan"
 	"maesh.dev/ichor/cmd/ichor/internal/cli"
-	"maesh.dev/ichor/cmd/ichor/internal/screen"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
@@ -32,7 +31,7 @@ func (p *filePlan) tryAll(ctx context.Context, fresh []approvalplan.Target) (map
 	var mutex sync.Mutex
 	each(len(fresh), func(n int) {
 		target := fresh[n]
-		answer, err := trial.send(aboutMachine(ctx, target.Machine.Name), plan{machine: target.Machine, decision: target.Decision})
+		answer, err := trial.send(ctx, plan{machine: target.Machine, decision: target.Decision})
 		mutex.Lock()
 		defer mutex.Unlock()
 		if err != nil {
@@ -106,59 +105,28 @@ func onlyForbidden(faults []*approvalplan.Fault, machines int) []*approvalplan.F
 	return []*approvalplan.Fault{&once}
 }
 
-// carryOut approves what was tried, and tells of each machine. Control planes come first, one after another in the file's
-// order, because each takes a place in its cluster and the first to be approved is the first to join.
+// carryOut approves what was tried, and tells of each machine. A dry run tells what the server answered.
 func (p *filePlan) carryOut(ctx context.Context, targets []approvalplan.Target, tried map[string]*v1alpha1.TalosMachine) error {
 	p.remarks.aloud()
-	outcome := &results{env: p.env, of: len(targets)}
-	var approved []*v1alpha1.TalosMachine
-	var mutex sync.Mutex
-	told := func(target approvalplan.Target, machine *v1alpha1.TalosMachine, err error) {
-		mutex.Lock()
-		defer mutex.Unlock()
-		if err == nil {
-			err = p.tell(target, machine)
-		}
-		outcome.add(target.Machine.Name, err)
-		if machine != nil {
-			approved = append(approved, machine)
-		}
-	}
-	var others []approvalplan.Target
+	plans := make([]plan, 0, len(targets))
 	for _, target := range targets {
-		switch {
-		case target.Unchanged:
-			told(target, target.Machine, nil)
-		case p.dryRun.On():
-			told(target, tried[target.Machine.Name], nil)
-		case target.Decision.Role == v1alpha1.RoleControlPlane:
-			machine, err := p.write(ctx, target)
-			told(target, machine, err)
-		default:
-			others = append(others, target)
-		}
+		plans = append(plans, plan{machine: target.Machine, decision: target.Decision, unchanged: target.Unchanged, shown: true})
 	}
-	each(len(others), func(n int) {
-		machine, err := p.write(ctx, others[n])
-		told(others[n], machine, err)
-	})
+	if p.dryRun.On() {
+		for _, plan := range plans {
+			machine := plan.machine
+			if answer := tried[machine.Name]; answer != nil {
+				machine = answer
+			}
+			if err := p.tell(plan, machine); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	approved, outcome := p.approveAll(ctx, plans)
 	if err := p.follow(ctx, approved); err != nil && outcome.err() == nil {
 		return err
 	}
 	return outcome.err()
-}
-
-func (p *filePlan) write(ctx context.Context, target approvalplan.Target) (*v1alpha1.TalosMachine, error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("not approved: %w", context.Cause(ctx))
-	}
-	return p.send(aboutMachine(ctx, target.Machine.Name), plan{machine: target.Machine, decision: target.Decision})
-}
-
-func (p *filePlan) tell(target approvalplan.Target, machine *v1alpha1.TalosMachine) error {
-	if target.Unchanged {
-		p.env.Infof("%s is approved already%s; unchanged", screen.MachineTitle(machine), approvedBy(machine))
-		return p.print.PrintUnchanged(p.env, machine)
-	}
-	return p.print.Print(p.env, machine, p.dryRun.Note())
 }

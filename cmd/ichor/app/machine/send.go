@@ -22,6 +22,7 @@ const conflictRetries = 5
 // send approves the machine as it was shown. The server refuses an object that moved on; where nothing moved that was
 // shown (the controller wrote that it is still reachable, say), the same decision is sent for the object as it is now.
 func (o *approveOptions) send(ctx context.Context, plan plan) (*v1alpha1.TalosMachine, error) {
+	ctx = aboutMachine(ctx, plan.machine.Name)
 	machines := o.client.IchorV1alpha1().TalosMachines()
 	options := metav1.UpdateOptions{DryRun: o.dryRun.Options(), FieldManager: cli.FieldManager}
 	shown := plan.machine

@@ -69,7 +69,7 @@ func (k key) fits(machine *v1alpha1.TalosMachine) bool {
 	case "uuid":
 		return strings.EqualFold(strings.TrimSpace(known.UUID), k.value)
 	case "macAddress":
-		return slices.Contains(identity.Normalize(identity.Identity(known)).MACAddresses, identity.NormalizeMAC(k.value))
+		return slices.Contains(known.MACAddresses, identity.NormalizeMAC(k.value))
 	default:
 		return machine.Name == strings.ToLower(k.value)
 	}

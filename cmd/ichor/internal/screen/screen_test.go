@@ -57,6 +57,33 @@ Will be left alone
 	}
 }
 
+func TestPlanHasALineForEachMachine(t *testing.T) {
+	t.Parallel()
+	known := shown()
+	known.Spec.Identity.SerialNumber = "Q6RL12"
+	adopted := shown()
+	adopted.Name, adopted.Spec.Origin = "m-2", v1alpha1.MachineAdopted
+	got := Plan([]PlanRow{
+		{Machine: known, Warnings: []string{"spec.disks[0]: /dev/nvme0n1 holds data (gpt), which will be lost"}, Decision: proposal.Decision{
+			Role: v1alpha1.RoleWorker, Hostname: "worker-1", Disks: []v1alpha1.MachineDisk{
+				{Match: v1alpha1.DiskMatch{Serial: "S1"}, Role: v1alpha1.DiskSystem}, {Match: v1alpha1.DiskMatch{WWID: "naa.02"}, Role: v1alpha1.DiskUserVolume, Name: "data"},
+			},
+		}},
+		{Machine: adopted, Decision: proposal.Decision{Role: v1alpha1.RoleControlPlane}},
+	}, Plain)
+	want := `To approve
+  SERIAL  ROLE          HOSTNAME  WIPED                                                                                           NETWORK             MACHINE
+  Q6RL12  worker        worker-1  /dev/nvme0n1 S1 512 GB, has gpt → system; /dev/sda naa.02 4 TB, has xfs → userVolume data  DHCP on every link  m-1
+  <none>  controlplane  <none>    nothing, it runs already                                                                   DHCP on every link  m-2
+
+Warnings
+  worker-1: spec.disks[0]: /dev/nvme0n1 holds data (gpt), which will be lost
+`
+	if diff := cmp.Diff(strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(got), " ")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestSummaryOfAnAdoptedMachineWipesNothing(t *testing.T) {
 	t.Parallel()
 	machine := shown()
