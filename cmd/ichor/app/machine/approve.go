@@ -119,6 +119,7 @@ func (o *approveOptions) addFlags(cmd *cobra.Command) {
 	o.dryRun.AddFlag(cmd)
 	o.wait.AddFlags(cmd, "the machines are Ready", waitTimeout)
 	o.print.AddFlags(cmd)
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	completions := map[string]cobra.CompletionFunc{
 		"cluster": lookup.CompleteClusters(o.env), "install-disk": lookup.CompleteDisks(o.env), "interface": lookup.CompleteLinks(o.env),
 		"role": cobra.FixedCompletions([]string{"controlplane", "worker"}, cobra.ShellCompDirectiveNoFileComp),

@@ -4,14 +4,11 @@ package proposal
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
-
-// numbered is a hostname that ends in a number, as most people's do.
-var numbered = regexp.MustCompile(`^(.*?)([0-9]+)$`)
 
 // firstNames are what hostnames begin with in a cluster that has none yet.
 var firstNames = map[v1alpha1.MachineRole]string{v1alpha1.RoleControlPlane: "cp-", v1alpha1.RoleWorker: "worker-"}
@@ -27,12 +24,10 @@ func Hostname(role v1alpha1.MachineRole, machines []v1alpha1.TalosMachine) strin
 		if machines[i].Spec.Role != role || machines[i].Spec.ApprovalState != v1alpha1.ApprovalApproved {
 			continue
 		}
-		parts := numbered.FindStringSubmatch(hostname)
-		if parts == nil {
-			continue
-		}
-		if number, err := strconv.Atoi(parts[2]); err == nil && number >= highest {
-			prefix, highest, width = parts[1], number, len(parts[2])
+		before := strings.TrimRight(hostname, "0123456789")
+		digits := hostname[len(before):]
+		if number, err := strconv.Atoi(digits); err == nil && number >= highest {
+			prefix, highest, width = before, number, len(digits)
 		}
 	}
 	for number := highest + 1; ; number++ {
