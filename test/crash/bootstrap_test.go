@@ -23,6 +23,7 @@ import (
 	"maesh.dev/ichor/pkg/bootstrap"
 	"maesh.dev/ichor/pkg/talos"
 	"maesh.dev/ichor/test/crash/killer"
+	"maesh.dev/ichor/test/hollow/control"
 )
 
 // order is what the bootstrap in another process is to do.
@@ -64,8 +65,7 @@ func runBootstrap(ctx context.Context) error {
 		config.Dialer, config.Transport = k.Dialer(config.Dialer), k.Transport
 		config.Progress = func(e bootstrap.Event) {
 			fmt.Fprintln(os.Stderr, e.Step, e.Message)
-			step := string(e.Step)
-			k.At(killer.Unsent, killer.Write{Act: "word of", Object: step, Kind: step})
+			k.At(killer.Unsent, killer.Write{Act: "word of", Object: string(e.Step)})
 		}
 		config.Install = func(ctx context.Context, access bootstrap.Access) error {
 			err := askInstall(ctx, access)
@@ -138,6 +138,9 @@ func (c *crashes) bootstrapKilled(ctx context.Context, config bootstrap.Config) 
 	if err := os.WriteFile(at(orderFile), text, 0o600); err != nil {
 		return err
 	}
+	if err := c.slowDown(ctx); err != nil {
+		return err
+	}
 	server, err := serveInstall(ctx, config.Install)
 	if err != nil {
 		return err
@@ -162,6 +165,25 @@ func (c *crashes) bootstrapKilled(ctx context.Context, config bootstrap.Config) 
 		}
 	}
 	return fmt.Errorf("the bootstrap was started %d times and is not through", maxStarts)
+}
+
+// lateness is how long each machine's configuration is on its way inside of the machine. Longer than a start of what was
+// killed takes: whether it will arrive is open when the next process looks.
+const lateness = 4 * time.Second
+
+// slowDown lets the first configuration of every machine arrive late, even if who sent it is gone.
+func (c *crashes) slowDown(ctx context.Context) error {
+	hollow := control.NewClient(filepath.Join(c.dir, "run", "hollow.sock"))
+	machines, err := hollow.All(ctx)
+	if err != nil {
+		return err
+	}
+	for _, machine := range machines {
+		if _, err := hollow.Do(ctx, "late-apply", machine.Name, lateness.String()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bootstrapOnce runs one bootstrap to its end and tells whether it was killed.

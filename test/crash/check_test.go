@@ -59,7 +59,7 @@ var musts = map[string][]string{
 		"update talosmachines/status", "update talosmachines/approval",
 	},
 	asController: {
-		"create leases", "update leases", "create events", "create talosmachines", "update talosmachines/status", "update talosclusters/status",
+		"create leases", "update leases", "create talosmachines", "update talosmachines/status", "update talosclusters/status",
 		"first ApplyConfiguration",
 	},
 }

@@ -119,9 +119,9 @@ func controllerArguments() ([]string, error) {
 		return nil, err
 	}
 	// A Lease is created once only, and renewed when it is there.
-	renewed := slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, string(killer.Answered)+" update leases") })
+	renewed := slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, " update leases") })
 	arguments := slices.Clone(os.Args[1:])
-	if os.Getenv(calmEnv) != "" || renewed {
+	if renewed {
 		return append(arguments, "--leader-elect=false"), nil
 	}
 	return append(arguments, "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=250ms"), nil

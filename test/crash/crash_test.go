@@ -50,6 +50,8 @@ func chaos() bool { return os.Getenv("ICHOR_CHAOS") != "" }
 
 // crashes is one run: a stack whose parts die.
 type crashes struct {
+	// dir is the stack's folder.
+	dir        string
 	stack      *localstack.Stack
 	ichor      *versioned.Clientset
 	kubernetes *kubernetes.Clientset
@@ -60,31 +62,25 @@ type crashes struct {
 // plan says where to kill.
 type plan struct {
 	name string
-	// every kills at each write to each object, else at each kind of write.
-	every bool
-	// swap kills on the way where machines are otherwise killed at when they answered, and the other way round.
+	// swap kills at requests on their way instead of when they were answered, and at each machine's calls at the other
+	// one of these moments.
 	swap bool
 	// calm kills at no write.
 	calm bool
-	// early and late are the random kills of the bootstrap and of the controller.
+	// early and late are how many random kills the bootstrap and the controller meet besides.
 	early, late int
-	// together approves all machines at once, before the random kills; else half of them meets the writes, and the other
-	// half the random kills.
-	together bool
 }
 
 // plans of the short form and of the long one.
 func plans() []plan {
-	short := plan{name: "at every kind of write, then at random", early: 3, late: 7}
-	if !chaos() {
-		return []plan{short}
+	all := []plan{{name: "at every write and at random", early: 3, late: 7}}
+	if chaos() {
+		all = append(all, plan{name: "at every write on its way and at random", swap: true, early: 3, late: 7})
+		for round := range 3 {
+			all = append(all, plan{name: fmt.Sprintf("at random alone, round %d", round+1), calm: true, early: 3, late: 7})
+		}
 	}
-	return []plan{
-		{name: "at every write", every: true, together: true},
-		{name: "at every write, and at every call of a machine at the other moment", every: true, swap: true, together: true},
-		{name: "at random", calm: true, early: 3, late: 7, together: true},
-		short,
-	}
+	return all
 }
 
 // TestKilled brings three control planes and two workers from nothing to Ready while the bootstrap and the controller
@@ -107,9 +103,6 @@ func killedRun(t *testing.T, p plan) {
 	c := &crashes{strikes: newStrikes(t), begin: time.Now()}
 	folder := t.TempDir()
 	t.Setenv(folderEnv, folder)
-	if !p.every {
-		t.Setenv(kindsEnv, "1")
-	}
 	if p.swap {
 		t.Setenv(swapEnv, "1")
 	}
@@ -120,15 +113,7 @@ func killedRun(t *testing.T, p plan) {
 	c.start(t)
 	before := c.secret(t)
 	names := c.found(t)
-	half := len(joining) / 2
-	if p.together {
-		half = len(joining)
-	}
-	c.approve(t, names[:half], 0)
-	if !p.together {
-		c.ready(t, half+1)
-	}
-	c.approve(t, names[half:], half)
+	c.approve(t, names)
 	c.strikeController(t, p.late)
 	c.ready(t, len(joining)+1)
 	c.settle(t)
@@ -149,6 +134,7 @@ func (c *crashes) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.dir = dir
 	ctx, cancel := context.WithTimeout(t.Context(), bound(startFor))
 	defer cancel()
 	c.stack, err = localstack.Start(ctx, localstack.Options{
@@ -249,11 +235,11 @@ func (c *crashes) found(t *testing.T) []string {
 	return names
 }
 
-// approve approves machines as those of joining from the given one on. An approval whose answer was lost is there.
-func (c *crashes) approve(t *testing.T, names []string, from int) {
+// approve approves machines as those of joining, as a person would.
+func (c *crashes) approve(t *testing.T, names []string) {
 	t.Helper()
 	for i, name := range names {
-		wanted := joining[from+i]
+		wanted := joining[i]
 		m, err := c.ichor.IchorV1alpha1().TalosMachines().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

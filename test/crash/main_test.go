@@ -23,9 +23,7 @@ const (
 	partBootstrap = "bootstrap"
 	// folderEnv is the folder of what the processes tell each other.
 	folderEnv = "ICHOR_CRASH_FOLDER"
-	// kindsEnv is set where each kind of write kills once, instead of each write.
-	kindsEnv = "ICHOR_CRASH_KINDS"
-	// swapEnv is set where calls of machines are killed at the other moment.
+	// swapEnv is set where it is killed on the way instead of when a write was answered, and the other way round.
 	swapEnv = "ICHOR_CRASH_SWAP"
 	// calmEnv is set where no write kills.
 	calmEnv = "ICHOR_CRASH_CALM"
@@ -63,7 +61,5 @@ func open(part string) (*killer.Killer, error) {
 	if os.Getenv(calmEnv) != "" {
 		return nil, nil
 	}
-	return killer.Open(killer.Options{
-		Journal: journal(part), Kinds: os.Getenv(kindsEnv) != "", Swap: os.Getenv(swapEnv) != "", Unsent: part == partBootstrap,
-	})
+	return killer.Open(killer.Options{Journal: journal(part), Swap: os.Getenv(swapEnv) != "", Unsent: part == partBootstrap})
 }

@@ -94,12 +94,12 @@ func (c *configured) Reset(ctx context.Context, graceful bool) error {
 // call kills around a call of a machine. A machine takes each of these calls once, so it can't be killed at every moment
 // of the same one: at every second machine the call is on its way only, and at the others it was answered.
 func (k *Killer) call(act string, address netip.Addr, do func() error) error {
-	w := Write{Act: act, Object: address.String(), Kind: address.String()}
+	w := Write{Act: act, Object: address.String()}
 	if k.options.Unsent {
 		k.At(Unsent, w)
 	}
 	octets := address.AsSlice()
-	if even := octets[len(octets)-1]%2 == 0; even != k.options.Swap && k.due(Unanswered, w) {
+	if odd := octets[len(octets)-1]%2 == 1; odd != k.options.Swap && k.due(Unanswered, w) {
 		timer := time.AfterFunc(onTheWay, func() { k.At(Unanswered, w) })
 		defer timer.Stop()
 		err := do()

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -33,9 +32,8 @@ const (
 type Options struct {
 	// Journal is the file of what was killed at, a line each.
 	Journal string
-	// Kinds kills once at each kind of write, instead of at each write to each object.
-	Kinds bool
-	// Swap kills at calls of machines at the other one of the two moments at which they can be killed.
+	// Swap kills at requests on the way instead of when they were answered, and at calls of machines at the other one of
+	// these two moments too.
 	Swap bool
 	// Unsent kills right before calls of machines too.
 	Unsent bool
@@ -90,7 +88,7 @@ func Read(path string) ([]string, error) {
 func (k *Killer) At(moment Moment, w Write) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	key := k.key(moment, w)
+	key := w.key(moment)
 	if k.seen[key] {
 		return
 	}
@@ -107,14 +105,7 @@ func (k *Killer) At(moment Moment, w Write) {
 func (k *Killer) due(moment Moment, w Write) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.seen[k.key(moment, w)]
-}
-
-func (k *Killer) key(moment Moment, w Write) string {
-	if k.options.Kinds {
-		return strings.Join([]string{string(moment), w.Act, w.Kind}, " ")
-	}
-	return strings.Join([]string{string(moment), w.Act, w.Object, w.State}, " ")
+	return !k.seen[w.key(moment)]
 }
 
 // kill ends this process at once.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path"
 	"path/filepath"
 	"testing"
 
@@ -52,52 +53,47 @@ func TestAWriteKillsOnceEvenInTheNextProcess(t *testing.T) {
 	defer next.file.Close() //nolint:errcheck // nothing was written
 	next.end = func(key string) { t.Errorf("killed again at %q", key) }
 	next.At(Answered, w)
-	if diff := cmp.Diff([]string{"answered create secrets bundle "}, keys()); diff != "" {
+	if diff := cmp.Diff([]string{"answered create secrets bundle"}, keys()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestKindsKillOnceForAllObjects(t *testing.T) {
+func TestRequestsKillWhenAnsweredOrOnTheWay(t *testing.T) {
 	t.Parallel()
-	k, keys := opened(t, Options{Kinds: true})
-	for _, object := range []string{"a", "b"} {
-		k.At(Answered, Write{Act: "update talosmachines/status", Object: object, State: object, Kind: "Ready"})
-	}
-	if diff := cmp.Diff([]string{"answered update talosmachines/status Ready"}, keys()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestRequestsKillOnTheWayAndWhenAnswered(t *testing.T) {
-	t.Parallel()
-	status := http.StatusCreated
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(status)
-	}))
-	defer server.Close()
-	k, keys := opened(t, Options{})
-	client := &http.Client{Transport: k.Transport(&http.Transport{DisableKeepAlives: true})}
-	send := func(method, name string) {
-		t.Helper()
-		r := request(t, method, "/api/v1/namespaces/system/secrets/"+name, []byte(`{}`))
-		var err error
-		if r.URL, err = r.URL.Parse(server.URL + r.URL.Path); err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-	}
-	send(http.MethodGet, "read")
-	send(http.MethodPut, "taken")
-	status = http.StatusConflict
-	send(http.MethodPut, "refused")
-	want := []string{"unanswered update secrets taken ", "answered update secrets taken ", "unanswered update secrets refused "}
-	if diff := cmp.Diff(want, keys()); diff != "" {
-		t.Error(diff)
+	for name, tc := range map[string]struct {
+		swap bool
+		want []string
+	}{
+		"when answered, with a yes": {want: []string{"answered update secrets taken"}},
+		"on the way":                {swap: true, want: []string{"unanswered update secrets taken", "unanswered update secrets refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if path.Base(r.URL.Path) == "refused" {
+					w.WriteHeader(http.StatusConflict)
+				}
+			}))
+			defer server.Close()
+			k, keys := opened(t, Options{Swap: tc.swap})
+			client := &http.Client{Transport: k.Transport(&http.Transport{DisableKeepAlives: true})}
+			for _, each := range []struct{ method, name string }{{http.MethodGet, "read"}, {http.MethodPut, "taken"}, {http.MethodPut, "refused"}} {
+				r := request(t, each.method, "/api/v1/namespaces/system/secrets/"+each.name, []byte(`{}`))
+				var err error
+				if r.URL, err = r.URL.Parse(server.URL + r.URL.Path); err != nil {
+					t.Fatal(err)
+				}
+				response, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+			}
+			if diff := cmp.Diff(tc.want, keys()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -130,14 +126,14 @@ func TestCallsOfMachinesKill(t *testing.T) {
 		unsent  bool
 		want    []string
 	}{
-		"answered at one machine and on the way at the next": {want: []string{
-			"answered first ApplyConfiguration 127.0.0.3 ", "unanswered later ApplyConfiguration 127.0.0.2 ", "answered Bootstrap 127.0.0.3 ",
-			"unanswered EtcdRemoveMember 127.0.0.2 ", "answered Reset 127.0.0.3 ",
+		"on the way at one machine and answered at the next": {want: []string{
+			"unanswered first ApplyConfiguration 127.0.0.3", "answered later ApplyConfiguration 127.0.0.2", "unanswered Bootstrap 127.0.0.3",
+			"answered EtcdRemoveMember 127.0.0.2", "unanswered Reset 127.0.0.3",
 		}},
 		"not when refused": {refusal: errors.New("no")},
 		"before it is sent, where that is asked for": {refusal: errors.New("no"), unsent: true, want: []string{
-			"unsent first ApplyConfiguration 127.0.0.3 ", "unsent later ApplyConfiguration 127.0.0.2 ", "unsent Bootstrap 127.0.0.3 ",
-			"unsent EtcdRemoveMember 127.0.0.2 ", "unsent Reset 127.0.0.3 ",
+			"unsent first ApplyConfiguration 127.0.0.3", "unsent later ApplyConfiguration 127.0.0.2", "unsent Bootstrap 127.0.0.3",
+			"unsent EtcdRemoveMember 127.0.0.2", "unsent Reset 127.0.0.3",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

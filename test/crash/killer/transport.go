@@ -23,13 +23,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !writes {
 		return t.next.RoundTrip(r)
 	}
-	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
-		if info.Err == nil {
-			t.killer.At(Unanswered, w)
-		}
-	}})
-	response, err := t.next.RoundTrip(r.WithContext(traced))
-	if err == nil && response.StatusCode < http.StatusMultipleChoices {
+	if t.killer.options.Swap {
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				t.killer.At(Unanswered, w)
+			}
+		}}))
+	}
+	response, err := t.next.RoundTrip(r)
+	if err == nil && response.StatusCode < http.StatusMultipleChoices && !t.killer.options.Swap {
 		t.killer.At(Answered, w)
 	}
 	return response, err

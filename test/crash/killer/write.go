@@ -21,8 +21,11 @@ type Write struct {
 	Object string
 	// State is what a written status says: phases and conditions, without times and words.
 	State string
-	// Kind tells apart what is worth a kill of its own even if not every object is.
-	Kind string
+}
+
+// key is the line of the journal.
+func (w Write) key(moment Moment) string {
+	return strings.TrimSpace(strings.Join([]string{string(moment), w.Act, w.Object, w.State}, " "))
 }
 
 // maxBody is how much of a request is looked at.
@@ -78,15 +81,7 @@ func describe(r *http.Request) (Write, bool) {
 	if resource == "events" {
 		name = c.InvolvedObject.Name + ":" + c.Reason
 	}
-	w := Write{Act: verb + " " + resource, Object: name, Kind: c.Status.stage()}
-	w.State = strings.TrimSpace(w.Kind + " " + c.Status.conditions())
-	switch resource {
-	case "events":
-		w.Kind = c.Reason
-	case "secrets":
-		w.Kind = name
-	}
-	return w, true
+	return Write{Act: verb + " " + resource, Object: name, State: c.Status.describe()}, true
 }
 
 // target is the resource with its subresource, and the object's name, of a path of the Kubernetes API.
@@ -138,8 +133,8 @@ func read(r *http.Request) content {
 	return c
 }
 
-// stage is how far an object got.
-func (s *status) stage() string {
+// describe is how far an object got, and its conditions.
+func (s *status) describe() string {
 	parts := []string{s.Phase}
 	if d := s.Discovery; d != nil {
 		parts = append(parts, d.Phase)
@@ -151,14 +146,10 @@ func (s *status) stage() string {
 			}
 		}
 	}
-	return strings.TrimSpace(strings.Join(parts, " "))
-}
-
-func (s *status) conditions() string {
-	var out []string
+	var conditions []string
 	for _, c := range s.Conditions {
-		out = append(out, fmt.Sprintf("%s=%s(%s)", c.Type, c.Status, c.Reason))
+		conditions = append(conditions, fmt.Sprintf("%s=%s(%s)", c.Type, c.Status, c.Reason))
 	}
-	slices.Sort(out)
-	return strings.Join(out, ",")
+	slices.Sort(conditions)
+	return strings.TrimSpace(strings.Join(append(parts, conditions...), " "))
 }

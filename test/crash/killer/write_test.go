@@ -38,7 +38,7 @@ func TestWritesAreToldApart(t *testing.T) {
 	}{
 		"a read":       {method: "GET", path: "/apis/ichor.maesh.dev/v1alpha1/talosmachines/a", reads: true},
 		"a question":   {method: "POST", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: "{}", reads: true},
-		"a new object": {method: "POST", path: "/api/v1/namespaces/system/secrets", body: `{"metadata":{"name":"bundle"}}`, want: Write{Act: "create secrets", Object: "bundle", Kind: "bundle"}},
+		"a new object": {method: "POST", path: "/api/v1/namespaces/system/secrets", body: `{"metadata":{"name":"bundle"}}`, want: Write{Act: "create secrets", Object: "bundle"}},
 		"a namespace":  {method: "POST", path: "/api/v1/namespaces", body: `{"metadata":{"name":"system"}}`, want: Write{Act: "create namespaces", Object: "system"}},
 		"a deletion":   {method: "DELETE", path: "/api/v1/nodes/one", body: `{}`, want: Write{Act: "delete nodes", Object: "one"}},
 		"a subresource": {
@@ -47,15 +47,15 @@ func TestWritesAreToldApart(t *testing.T) {
 		},
 		"an event": {
 			method: "POST", path: "/api/v1/namespaces/default/events", body: `{"metadata":{"name":"a.17"},"involvedObject":{"name":"a"},"reason":"Applied"}`,
-			want: Write{Act: "create events", Object: "a:Applied", Kind: "Applied"},
+			want: Write{Act: "create events", Object: "a:Applied"},
 		},
 		"a status": {
 			method: "PUT", path: "/apis/ichor.maesh.dev/v1alpha1/talosmachines/a/status",
 			body: `{"metadata":{"name":"a"},"status":{"phase":"Installing","provisioning":{"intendedAt":"2026-01-01T00:00:00Z","appliedAt":"2026-01-01T00:00:01Z"},
 				"conditions":[{"type":"Ready","status":"False","reason":"Installing","message":"30 s left"},{"type":"ConfigApplied","status":"True","reason":"Applied"}]}}`,
 			want: Write{
-				Act: "update talosmachines/status", Object: "a", Kind: "Installing intended applied",
-				State: "Installing intended applied ConfigApplied=True(Applied),Ready=False(Installing)",
+				Act: "update talosmachines/status", Object: "a",
+				State: "Installing intended applied ConfigApplied=True(Applied) Ready=False(Installing)",
 			},
 		},
 		"another encoding": {
