@@ -48,15 +48,22 @@ func (l *Looker) Look(ctx context.Context, addresses []netip.Addr) []View {
 	return views
 }
 
-// unasked are the addresses of control planes that some machine knows of, and nobody asked: of each the first.
+// unasked are the addresses of control planes that some machine knows of, and nobody asked: of each the first. A machine
+// that was asked at an address which isn't its own, a virtual one for instance, is asked again at its own: what is to be
+// done to it must not hit another.
 func unasked(views []View) []netip.Addr {
 	asked := func(address netip.Addr) bool {
-		return slices.ContainsFunc(views, func(v View) bool { return v.has(address) })
+		return slices.ContainsFunc(views, func(v View) bool { return v.Address == address || v.own() && v.has(address) })
 	}
 	var out []netip.Addr
 	add := func(addresses []netip.Addr) {
 		if len(addresses) > 0 && !slices.ContainsFunc(addresses, asked) && !slices.Contains(out, addresses[0]) {
 			out = append(out, addresses[0])
+		}
+	}
+	for i := range views {
+		if v := &views[i]; !v.own() {
+			add(v.Survey.Addresses)
 		}
 	}
 	for _, peer := range peersOf(views) {
@@ -70,11 +77,11 @@ func unasked(views []View) []netip.Addr {
 	return out
 }
 
-// merge leaves one view of each machine: that of an address which it calls its own, if there is one.
+// merge leaves one view of each machine: that of an address which it calls its own, if it answers there.
 func merge(views []View) []View {
 	slices.SortStableFunc(views, func(a, b View) int { return cmp.Compare(boolInt(!a.own()), boolInt(!b.own())) })
 	seen := map[string]bool{}
-	return slices.DeleteFunc(views, func(v View) bool {
+	views = slices.DeleteFunc(views, func(v View) bool {
 		if v.Survey == nil || v.Survey.NodeID == "" {
 			return false
 		}
@@ -82,9 +89,18 @@ func merge(views []View) []View {
 		seen[v.Survey.NodeID] = true
 		return again
 	})
+	answering := slices.Clone(views)
+	return slices.DeleteFunc(views, func(v View) bool {
+		return v.State == Silent && slices.ContainsFunc(answering, func(other View) bool {
+			return other.Survey != nil && slices.Contains(other.Survey.Addresses, v.Address)
+		})
+	})
 }
 
-func (v *View) own() bool { return v.Survey == nil || slices.Contains(v.Survey.Addresses, v.Address) }
+// own tells that the machine calls the address its own, or doesn't say.
+func (v *View) own() bool {
+	return v.Survey == nil || len(v.Survey.Addresses) == 0 || slices.Contains(v.Survey.Addresses, v.Address)
+}
 
 func (l *Looker) askAll(ctx context.Context, addresses []netip.Addr) []View {
 	views := make([]View, len(addresses))

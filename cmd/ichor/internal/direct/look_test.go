@@ -79,21 +79,45 @@ func TestOneControlPlaneLeadsToTheOthers(t *testing.T) {
 	world.Put("10.0.0.100", machine(1, nil)) // a virtual address of the first
 	world.Put("10.0.0.9", machine(9, func(s *talostest.State) { s.Mode = talostest.NotTalos }))
 	looker := &Looker{Dialer: world, Prober: world}
-	got := states(looker.Look(t.Context(), []netip.Addr{netip.MustParseAddr("10.0.0.100"), address(9), address(8)}))
 	want := map[string]string{
-		// The virtual address is what was named, so the machine is shown by that.
-		"10.0.0.100": "Answers cp-1 etcd", "10.0.0.2": "Maintenance", "10.0.0.3": "Refused", "10.0.0.9": "NotTalos", "10.0.0.8": "Silent",
+		"10.0.0.1": "Answers cp-1 etcd", "10.0.0.2": "Maintenance", "10.0.0.3": "Refused", "10.0.0.8": "Silent", "10.0.0.9": "NotTalos",
 	}
+	virtual := netip.MustParseAddr("10.0.0.100")
+	got := states(looker.Look(t.Context(), []netip.Addr{virtual, address(9), address(8)}))
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("machines (-want +got):\n%s", diff)
+		t.Errorf("by its virtual address (-want +got):\n%s", diff)
 	}
-	got = states(looker.Look(t.Context(), []netip.Addr{netip.MustParseAddr("10.0.0.100"), address(1)}))
-	delete(want, "10.0.0.100")
-	delete(want, "10.0.0.9")
-	delete(want, "10.0.0.8")
-	want["10.0.0.1"] = "Answers cp-1 etcd"
+	got = states(looker.Look(t.Context(), []netip.Addr{virtual, address(1), address(8), address(9)}))
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("named by both addresses, it is one machine, at its own (-want +got):\n%s", diff)
+		t.Errorf("by both addresses (-want +got):\n%s", diff)
+	}
+
+	// Behind a router, a machine doesn't answer at its own address.
+	world.Put("10.0.0.1", nil)
+	delete(want, "10.0.0.1")
+	want["10.0.0.100"] = "Answers cp-1 etcd"
+	got = states(looker.Look(t.Context(), []netip.Addr{virtual, address(8), address(9)}))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("by the only address that it answers at (-want +got):\n%s", diff)
+	}
+}
+
+func TestAControlPlaneWhoseStateCantBeReadCounts(t *testing.T) {
+	t.Parallel()
+	views := seen(leaderless(1, 10), leaderless(2, 20), silent)
+	views[1].Survey, views[1].Message = nil, "DeadlineExceeded"
+	etcd := etcdOf(views)
+	if etcd.Quorum != QuorumElecting || etcd.Voters != 3 || etcd.Answering != 2 || etcd.MostAdvanced != "cp-2" {
+		t.Errorf("etcd %+v", etcd)
+	}
+	if node := nodesOf(views)[1]; node.Role != ControlPlane || node.Hostname != "cp-2" {
+		t.Errorf("node %+v", node)
+	}
+	for i := range views {
+		views[i].Survey = nil // and nobody tells who the others are
+	}
+	if etcd := etcdOf(views); etcd.Voters != 2 || etcd.Answering != 2 || etcd.Members[1].Name() != "10.0.0.2" {
+		t.Errorf("etcd %+v", etcd)
 	}
 }
 

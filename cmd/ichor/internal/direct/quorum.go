@@ -57,9 +57,8 @@ func quorumOf(etcd *Etcd, views []View) Quorum {
 			return QuorumHeld
 		}
 	}
-	controlPlane := slices.ContainsFunc(views, func(v View) bool { return v.Survey != nil && v.Survey.ControlPlane })
 	switch {
-	case !controlPlane:
+	case !slices.ContainsFunc(views, func(v View) bool { return v.controlPlane() }):
 		return QuorumUnknown
 	case etcd.Answering > 0 && etcd.Answering >= etcd.Needed:
 		return QuorumElecting
@@ -136,14 +135,17 @@ func (m *Member) see(v *View) {
 // discovery knows.
 func controlPlanesOf(views []View) []Member {
 	var members []Member
+	peers := peersOf(views)
 	for i := range views {
-		if v := &views[i]; v.Survey != nil && v.Survey.ControlPlane {
-			member := Member{Hostname: v.Survey.Hostname}
-			member.see(v)
-			members = append(members, member)
+		v := &views[i]
+		if !v.controlPlane() || v.Survey == nil && peerAt(peers, v.Address) != nil { // then it is one of those below
+			continue
 		}
+		member := Member{}
+		member.see(v)
+		members = append(members, member)
 	}
-	for _, peer := range peersOf(views) {
+	for _, peer := range peers {
 		if !peer.ControlPlane || answers(views, &peer) {
 			continue
 		}

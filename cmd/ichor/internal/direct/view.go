@@ -31,6 +31,11 @@ func (v *View) has(address netip.Addr) bool {
 	return v.Address == address || v.Survey != nil && slices.Contains(v.Survey.Addresses, address)
 }
 
+// controlPlane tells that the machine is one, by its word or by its etcd.
+func (v *View) controlPlane() bool {
+	return v.Status != nil || v.Survey != nil && v.Survey.ControlPlane
+}
+
 // service is the state of one of the machine's services; empty if there is none.
 func (v *View) service(id string) string {
 	if v.Survey == nil {
@@ -88,6 +93,9 @@ func nodeOf(v *View, peers []talos.Peer) Node {
 	if v.Survey == nil {
 		if peer := peerAt(peers, v.Address); peer != nil {
 			node.Hostname, node.Role = peer.Hostname, roleOf(peer.ControlPlane)
+		}
+		if v.controlPlane() {
+			node.Role = ControlPlane
 		}
 		return node
 	}
