@@ -48,6 +48,7 @@ func Follow(ctx context.Context, pattern, target string, keep Keep, logger *slog
 		select {
 		case <-ctx.Done():
 			// What was written just before the end belongs to the log too.
+			f.listAgain = time.Time{}
 			return f.round()
 		case <-ticker.C:
 		}
@@ -60,6 +61,9 @@ type follower struct {
 	out             *os.File
 	written         int64
 	sources         map[string]*source
+	// paths are the sources as they were listed last, and listAgain is when that is worth doing again.
+	paths     []string
+	listAgain time.Time
 }
 
 func (f *follower) create() (err error) {
@@ -99,17 +103,36 @@ func (f *follower) close() {
 
 // round takes what every source has to give. The sources are looked at in the order of their names.
 func (f *follower) round() error {
-	paths, err := filepath.Glob(f.pattern)
-	if err != nil {
-		return fmt.Errorf("audit logs %s: %w", f.pattern, err)
+	if err := f.list(); err != nil {
+		return err
 	}
 	var faults []error
-	for _, path := range slices.Sorted(slices.Values(paths)) {
+	for _, path := range f.paths {
 		if err := f.take(path); err != nil {
 			faults = append(faults, fmt.Errorf("audit log %s: %w", path, err))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// listingShare is how much of the time may be spent with listing sources: one part in that many. A thousand machines have
+// a folder each.
+const listingShare = 50
+
+// list looks for sources, unless that was done a moment ago and took long.
+func (f *follower) list() error {
+	begun := time.Now()
+	if begun.Before(f.listAgain) {
+		return nil
+	}
+	paths, err := filepath.Glob(f.pattern)
+	if err != nil {
+		return fmt.Errorf("audit logs %s: %w", f.pattern, err)
+	}
+	f.paths = slices.Sorted(slices.Values(paths))
+	now := time.Now()
+	f.listAgain = now.Add(listingShare * now.Sub(begun))
+	return nil
 }
 
 // take reads one source to its end; a rotated file is read to its end first, then the new one from its start.

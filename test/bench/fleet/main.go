@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"maesh.dev/ichor/test/bench/report"
+)
+
+// chapter names the results' file.
+const chapter = "fleet"
+
+// settings are what can be told.
+type settings struct {
+	results, binaries, state string
+	machines, parallel       int
+	install, reboot          time.Duration
+	profile                  bool
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.results, "results", ".local/bench", "folder for the results")
+	flag.StringVar(&s.binaries, "bin", "bin", "folder of the programs, as `make build` fills it")
+	flag.StringVar(&s.state, "state", "", "folder for the stack, which is kept; without it, one that is removed if all went well")
+	flag.IntVar(&s.machines, "machines", 1000, "how many workers")
+	flag.IntVar(&s.parallel, "parallel", 100, "spec.apply.maxParallel: how many of them may be on their way at a time")
+	flag.DurationVar(&s.install, "install", 30*time.Second, "how long a machine installs")
+	flag.DurationVar(&s.reboot, "reboot", 30*time.Second, "how long a machine is away when it reboots")
+	flag.BoolVar(&s.profile, "profile", false, "keep profiles of the controller beside the results")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "bench fleet:", err)
+		os.Exit(1) //nolint:gocritic // nothing is left to be ended
+	}
+}
+
+// own is the time that the machines take by themselves, at the allowed parallelism.
+func (s settings) own() time.Duration {
+	waves := (s.machines + s.parallel - 1) / s.parallel
+	return time.Duration(waves) * (s.install + s.reboot)
+}
+
+// limit bounds the whole run: the stack's start and end, the search, and three times the machines' own time.
+func (s settings) limit() time.Duration { return 10*time.Minute + 3*s.own() }
+
+func run(ctx context.Context, s settings) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit())
+	defer cancel()
+	if s.binaries, err = filepath.Abs(s.binaries); err != nil {
+		return fmt.Errorf("folder of programs: %w", err)
+	}
+	temporary := s.state == ""
+	if temporary {
+		if s.state, err = os.MkdirTemp("", "ichor-bench-fleet-"); err != nil {
+			return fmt.Errorf("folder of the stack: %w", err)
+		}
+	}
+	figures, err := measure(ctx, s)
+	if err != nil {
+		return fmt.Errorf("%w; the stack's folder is kept: %s", err, s.state)
+	}
+	missed := report.Write(os.Stdout, s.results, chapter, figures.rows(s))
+	if temporary {
+		missed = errors.Join(missed, os.RemoveAll(s.state))
+	}
+	return missed
+}
