@@ -63,6 +63,7 @@ var stories = []struct {
 	{"a fingerprint that changed before the first configuration stops it until someone vouches", fingerprintBeforeApply},
 	{"a rack is approved from one file, or not at all", rackFromFile},
 	{"a second stack runs beside the first and ends without a trace", detachedStack},
+	{"with etcd's quorum lost, a person sees what to do over Talos alone, and has a snapshot", lostQuorum},
 }
 
 func TestStack(t *testing.T) {
