@@ -66,7 +66,7 @@ func TestEtcdLists(t *testing.T) {
 	for _, line := range []string{
 		"quorum held: 3 of 3 voters answer, a quorum takes 2, tolerates the loss of 1 more\n",
 		"alarm NOSPACE of cp-2\n",
-		"ID  HOSTNAME  ADDRESS    LEARNER  ANSWERS  LEADER  TERM  INDEX  APPLIED  DB SIZE  IN USE  VERSION\n",
+		"ID  HOSTNAME  ADDRESS    LEARNER  ANSWERS  LEADER  TERM  INDEX  APPLIED  DB SIZE  IN USE  VERSION  NOTE\n",
 		"3   cp-3      127.0.0.3  false    true     false   3     102    102      20 KiB   10 KiB  3.6.4\n",
 		"etcd is full",
 	} {

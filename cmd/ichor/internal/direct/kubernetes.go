@@ -118,7 +118,7 @@ func withoutURL(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time"
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return strings.Join(strings.Fields(causeOf(err)), " ")
 }
 
 // maxChecks bounds how many failed checks are named.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -194,6 +195,10 @@ func (l *Looker) classify(ctx context.Context, address netip.Addr, failed error)
 
 // causeOf is an error without what was tried at which address, for that stands beside it.
 func causeOf(err error) string {
+	var errno syscall.Errno // "connection refused", without the connection's two ends before it
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
 	var call *talos.CallError
 	if errors.As(err, &call) {
 		return call.Cause()

@@ -34,7 +34,7 @@ func (t *text) block(title string, lines []string) {
 func StatusText(r *Report, style screen.Style) string {
 	t := &text{style: style}
 	t.block("Machines", machineLines(r, style))
-	t.block("etcd", etcdLines(&r.Etcd, style))
+	t.block("etcd", append(etcdLines(&r.Etcd, style), memberLines(&r.Etcd, style)...))
 	t.block("Kubernetes API", apiLines(r, style))
 	t.verdict(r)
 	return t.out.String()
@@ -157,6 +157,10 @@ func etcdLines(e *Etcd, style screen.Style) []string {
 	for _, alarm := range e.Alarms {
 		lines = append(lines, style.Bad("alarm "+alarm.Kind+" of "+alarm.Member))
 	}
+	return lines
+}
+
+func memberLines(e *Etcd, style screen.Style) []string {
 	rows := make([][]string, 0, len(e.Members))
 	for i := range e.Members {
 		member := &e.Members[i]
@@ -173,7 +177,7 @@ func etcdLines(e *Etcd, style screen.Style) []string {
 		}
 		rows = append(rows, row)
 	}
-	return append(lines, screen.Columns(rows)...)
+	return screen.Columns(rows)
 }
 
 func memberDetails(m *Member) string {
@@ -185,17 +189,18 @@ func memberDetails(m *Member) string {
 }
 
 func memberTable(e *Etcd) []string {
-	rows := [][]string{{"ID", "HOSTNAME", "ADDRESS", "LEARNER", "ANSWERS", "LEADER", "TERM", "INDEX", "APPLIED", "DB SIZE", "IN USE", "VERSION"}}
+	rows := [][]string{{"ID", "HOSTNAME", "ADDRESS", "LEARNER", "ANSWERS", "LEADER", "TERM", "INDEX", "APPLIED", "DB SIZE", "IN USE", "VERSION", "NOTE"}}
 	for i := range e.Members {
 		m := &e.Members[i]
 		row := []string{orNone(m.ID), orNone(m.Hostname), orNone(m.Address), fmt.Sprint(m.Learner), fmt.Sprint(m.Answers)}
 		if m.Answers {
 			row = append(row, fmt.Sprint(m.Leader), fmt.Sprint(m.RaftTerm), fmt.Sprint(m.RaftIndex), fmt.Sprint(m.RaftApplied),
-				humanize.IBytes(uint64(max(m.DBSize, 0))), humanize.IBytes(uint64(max(m.DBInUse, 0))), orNone(m.Version))
+				humanize.IBytes(uint64(max(m.DBSize, 0))), humanize.IBytes(uint64(max(m.DBInUse, 0))), orNone(m.Version), strings.Join(m.Errors, ", "))
 		} else {
 			for range 7 {
 				row = append(row, screen.Unknown)
 			}
+			row = append(row, m.Problem)
 		}
 		rows = append(rows, row)
 	}
