@@ -17,6 +17,7 @@ import (
 
 // TestMain looks, after all servers and etcd have ended, for goroutines that outlive them.
 func TestMain(m *testing.M) {
+	harness.RunAsProcess()
 	// The library's check that logs are flushed runs for as long as the process; it is started here to be known.
 	if err := healthz.LogHealthz.Check(nil); err != nil {
 		fmt.Fprintln(os.Stderr, "check of the logs:", err)

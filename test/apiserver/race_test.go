@@ -4,13 +4,12 @@ package apiserver_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,40 +21,79 @@ import (
 )
 
 // TestParallelApprovalsNeverPassTheLimit approves ten machines from fifty goroutines through three servers, by update and
-// by patch, while the controller writes their status and slots are reaped at once, and then goes through every revision
-// that etcd has seen.
+// by patch, while the controller writes their status and slots are reaped at once, and one server is killed. With all
+// slots used, it does so again while the count is lowered. Then a server starts, which reaps, and all revisions that etcd
+// has seen are gone through.
 func TestParallelApprovalsNeverPassTheLimit(t *testing.T) {
 	t.Parallel()
-	const machines, limit = 10, 4
-	w, ctx := newWorld(t, limit-1, machines, harness.Servers(3), harness.Gate(slots.WithGrace(0))), testContext(t)
-	start := w.revision(t)
-	var approvals, observers sync.WaitGroup
-	over := make(chan struct{})
+	const machines, limit, lowered = 10, 4, 3
+	w, ctx := newWorld(t, limit-1, machines, harness.Servers(2), harness.Gate(slots.WithGrace(0))), testContext(t)
+	victim := w.ServeProcess(t, 0)
+	start, over := w.revision(t), make(chan struct{})
+	var observers, lowering sync.WaitGroup
 	for n := range 2 {
 		observers.Go(func() { w.observe(t, n, machines, over) })
 	}
-	for n := range 50 {
-		approvals.Go(func() {
-			if err := w.contend(ctx, t, n%3, n%machines, n%2 == 0); err != nil && !apierrors.IsConflict(err) && !hasCause(err, "ControlPlaneCapacity") {
+	cut := w.storm(ctx, t, 50, machines, victim)
+	w.fill(ctx, t, machines)
+	lowering.Go(func() { w.lower(ctx, t, lowered-1, machines) })
+	w.storm(ctx, t, 20, machines, -1)
+	lowering.Wait()
+	close(over)
+	observers.Wait()
+	w.fill(ctx, t, machines)
+	w.ServeProcess(t, 0) // as the killed one when it is started again
+	eventually(t, "the slots are those of the approved machines", func() bool { return w.settled(ctx, t, lowered) })
+	seen := w.replay(t, start)
+	t.Logf("%d approvals were cut off; %d revisions; at most %d approved, at most %d slots", cut, seen.revisions, seen.approved, seen.held)
+	if seen.approved != limit || !seen.lowered || cut == 0 {
+		t.Errorf("at most %d control planes were approved at a time of %d, the count was lowered: %t, %d approvals were cut off: the test shows too little",
+			seen.approved, limit, seen.lowered, cut)
+	}
+}
+
+// storm approves machines from many goroutines, and kills the victim, if there is one, when it has answered once. It returns how many
+// found no server.
+func (w *world) storm(ctx context.Context, t *testing.T, approvals, machines, victim int) int {
+	servers := 2
+	if victim >= 0 {
+		servers = 3
+	}
+	var all sync.WaitGroup
+	var ended, cut atomic.Int32
+	for n := range approvals {
+		all.Go(func() {
+			server := n % servers
+			err := w.contend(ctx, t, server, n%machines, n%2 == 0)
+			if server == victim && ended.Add(1) == 1 {
+				if err := w.Stop(victim); err != nil {
+					t.Error(err)
+				}
+			}
+			switch {
+			case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), hasCause(err, "ControlPlaneCapacity"):
+			case server == victim && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+				cut.Add(1)
+			default:
 				t.Errorf("approve machine %d: %v", n%machines, err)
 			}
 		})
 	}
-	approvals.Wait()
-	close(over)
-	observers.Wait()
-	// Whoever lost to a reaper tries again, alone now, until all slots are used.
+	all.Wait()
+	return int(cut.Load())
+}
+
+// fill approves machines one after the other until all slots are used: whoever lost to a reaper tries again, alone now.
+func (w *world) fill(ctx context.Context, t *testing.T, machines int) {
+	t.Helper()
 	var last error
 	for n := range machines {
-		if err := w.contend(ctx, t, 0, n, false); err != nil {
+		if err := w.contend(ctx, t, 0, n, false); err != nil && !apierrors.IsNotFound(err) {
 			last = err
 		}
 	}
 	if !hasCause(last, "ControlPlaneCapacity") {
 		t.Errorf("after all, the last word is %v, want that all slots are held", last)
-	}
-	if most := w.replay(t, start); most != limit {
-		t.Errorf("at most %d control planes were approved at a time, want exactly the limit of %d", most, limit)
 	}
 }
 
@@ -79,6 +117,80 @@ func (w *world) contend(ctx context.Context, t *testing.T, server, n int, patch 
 	})
 }
 
+// lower sets the count, below what is held: while that is refused, it removes a control plane and asks again.
+func (w *world) lower(ctx context.Context, t *testing.T, count int32, machines int) {
+	body := fmt.Appendf(nil, `{"spec":{"controlPlane":{"count":%d}}}`, count)
+	for range machines {
+		_, err := w.admin.IchorV1alpha1().TalosClusters().Patch(ctx, "prod", types.MergePatchType, body, metav1.PatchOptions{})
+		if err == nil {
+			return
+		}
+		if !apierrors.IsInvalid(err) || !hasCause(err, "spec.controlPlane.count") {
+			t.Errorf("lower the count: %v", err)
+			return
+		}
+		if err := w.removeOne(ctx); err != nil {
+			t.Errorf("remove a control plane: %v", err)
+			return
+		}
+	}
+	t.Error("the count could never be lowered")
+}
+
+// removeOne removes an approved control plane, as a person and the controller do.
+func (w *world) removeOne(ctx context.Context) error {
+	list, err := w.approver.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, m := range list.Items {
+		if m.Spec.ApprovalState != v1alpha1.ApprovalApproved || m.DeletionTimestamp != nil {
+			continue
+		}
+		err := w.approver.IchorV1alpha1().TalosMachines().Delete(ctx, m.Name, metav1.DeleteOptions{})
+		if hasCause(err, "LastControlPlane") {
+			return nil // slots of approvals on their way are held too; they end
+		}
+		if err != nil {
+			return err
+		}
+		controller := w.controller.IchorV1alpha1().TalosMachines()
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			seen, err := controller.Get(ctx, m.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			seen.Finalizers = nil
+			_, err = controller.Finalize(ctx, m.Name, seen, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	return nil
+}
+
+// settled tells whether exactly the approved control planes hold slots, and as many as the limit allows.
+func (w *world) settled(ctx context.Context, t *testing.T, limit int) bool {
+	t.Helper()
+	cluster, err := w.admin.IchorV1alpha1().TalosClusters().Get(ctx, "prod", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := w.admin.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, approved := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, slot := range cluster.Status.ControlPlaneSlots {
+		held[slot.MachineUID] = true
+	}
+	for _, m := range list.Items {
+		if m.Spec.ApprovalState == v1alpha1.ApprovalApproved {
+			approved[m.UID] = true
+		}
+	}
+	return maps.Equal(held, approved) && len(held) == limit
+}
+
 // observe writes the status of machines, as the controller does, until it is over.
 func (w *world) observe(t *testing.T, server, machines int, over <-chan struct{}) {
 	ctx, client := testContext(t), w.Client(t, server, harness.Controller).IchorV1alpha1().TalosMachines()
@@ -89,7 +201,8 @@ func (w *world) observe(t *testing.T, server, machines int, over <-chan struct{}
 		default:
 		}
 		body := fmt.Appendf(nil, `{"status":{"hostname":"seen-%d"}}`, n)
-		if _, err := client.Patch(ctx, machineUUID(n%machines), types.MergePatchType, body, metav1.PatchOptions{}, "status"); err != nil {
+		_, err := client.Patch(ctx, machineUUID(n%machines), types.MergePatchType, body, metav1.PatchOptions{}, "status")
+		if err != nil && !apierrors.IsNotFound(err) { // a machine may have been removed
 			t.Errorf("write status: %v", err)
 			return
 		}
@@ -117,70 +230,4 @@ func TestTwoControlPlanesOfOneHostname(t *testing.T) {
 	if (errs[0] == nil) == (errs[1] == nil) || !(apierrors.IsForbidden(loser) && hasCause(loser, "HostnameTaken") || apierrors.IsInvalid(loser) && hasCause(loser, "spec.hostname")) {
 		t.Errorf("two at once: %v and %v; want one approved and the other told that the hostname is taken", errs[0], errs[1])
 	}
-}
-
-func (w *world) revision(t *testing.T) int64 {
-	t.Helper()
-	got, err := w.Etcd.Get(testContext(t), w.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got.Header.Revision
-}
-
-// replay goes through all revisions since the start and holds each to the invariant: every approved control plane has a
-// slot, and slots keep to the limit. It returns how many were approved at most.
-func (w *world) replay(t *testing.T, start int64) int {
-	t.Helper()
-	ctx, cancel := context.WithCancel(testContext(t))
-	defer cancel()
-	end := w.revision(t)
-	approved, held, most := map[string]bool{}, map[string]bool{}, 0
-	if _, err := w.Etcd.Put(ctx, w.Prefix+"-end", ""); err != nil { // so that the watch has something to end at
-		t.Fatal(err)
-	}
-	for response := range w.Etcd.Watch(ctx, w.Prefix, clientv3.WithPrefix(), clientv3.WithRev(start)) {
-		if err := response.Err(); err != nil {
-			t.Fatal(err)
-		}
-		for _, event := range response.Events {
-			if event.Kv.ModRevision > end {
-				return most
-			}
-			key := strings.TrimPrefix(string(event.Kv.Key), w.Prefix)
-			switch {
-			case strings.HasPrefix(key, "/talosmachines/"):
-				var m v1alpha1.TalosMachine
-				if event.Type == clientv3.EventTypePut {
-					if err := json.Unmarshal(event.Kv.Value, &m); err != nil {
-						t.Fatal(err)
-					}
-					delete(approved, string(m.UID))
-					if m.Spec.ApprovalState == v1alpha1.ApprovalApproved && m.Spec.Role == v1alpha1.RoleControlPlane {
-						approved[string(m.UID)] = true
-					}
-				}
-			case strings.HasPrefix(key, "/talosclusters/"):
-				var c v1alpha1.TalosCluster
-				if err := json.Unmarshal(event.Kv.Value, &c); err != nil {
-					t.Fatal(err)
-				}
-				clear(held)
-				for _, slot := range c.Status.ControlPlaneSlots {
-					held[string(slot.MachineUID)] = true
-				}
-				if len(held) > int(c.Spec.ControlPlane.Count)+1 {
-					t.Errorf("revision %d: %d slots held of %d", event.Kv.ModRevision, len(held), c.Spec.ControlPlane.Count+1)
-				}
-			}
-			for uid := range approved {
-				if !held[uid] {
-					t.Errorf("revision %d: machine with UID %s is approved without a slot", event.Kv.ModRevision, uid)
-				}
-			}
-			most = max(most, len(approved))
-		}
-	}
-	t.Fatal("the watch of etcd ended early")
-	return 0
 }

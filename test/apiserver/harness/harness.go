@@ -108,10 +108,16 @@ func (e *Env) Serve(t testing.TB, options *apiserver.Options, run func(context.C
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, options) }()
-	stop := sync.OnceValue(func() error {
+	return e.add(t, options.Recommended.SecureServing.Listener.Addr(), done, func() error {
 		cancel()
 		return <-done
 	})
+}
+
+// add waits until a server that was started is ready, and makes it the next of the environment's.
+func (e *Env) add(t testing.TB, address net.Addr, done chan error, end func() error) (server int) {
+	t.Helper()
+	stop := sync.OnceValue(end)
 	server = len(e.URLs)
 	e.stops = append(e.stops, stop)
 	t.Cleanup(func() {
@@ -119,7 +125,7 @@ func (e *Env) Serve(t testing.TB, options *apiserver.Options, run func(context.C
 			t.Errorf("stop server: %v", err)
 		}
 	})
-	e.URLs = append(e.URLs, "https://"+options.Recommended.SecureServing.Listener.Addr().String())
+	e.URLs = append(e.URLs, "https://"+address.String())
 	e.waitReady(t, server, done)
 	e.Kube.aggregateTo(t, e.Config(server, Root))
 	return server
@@ -141,7 +147,7 @@ func serve(ctx context.Context, options *apiserver.Options) error {
 // Options are those that the environment's servers are started with.
 func (e *Env) Options(t testing.TB) *apiserver.Options {
 	t.Helper()
-	options, err := apiserver.NewOptions()
+	options, err := e.place(t).options()
 	if err != nil {
 		t.Fatalf("make options: %v", err)
 	}
@@ -149,18 +155,38 @@ func (e *Env) Options(t testing.TB) *apiserver.Options {
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
-	recommended := options.Recommended
-	recommended.SecureServing.Listener = listener
-	recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
-	recommended.SecureServing.ServerCert.CertKey.CertFile, recommended.SecureServing.ServerCert.CertKey.KeyFile = e.authorities.serving.issue(t, "ichor-apiserver")
-	recommended.Etcd.StorageConfig.Prefix = e.Prefix
-	recommended.Etcd.StorageConfig.CompactionInterval = 0
-	recommended.Etcd.StorageConfig.Transport.ServerList = []string{sharedEtcd(t).Endpoint}
-	kubeconfig := e.Kube.kubeconfig(t)
-	recommended.CoreAPI.CoreAPIKubeconfigPath = kubeconfig
-	recommended.Authentication.RemoteKubeConfigFile = kubeconfig
-	recommended.Authorization.RemoteKubeConfigFile = kubeconfig
+	options.Recommended.SecureServing.Listener = listener
 	return options
+}
+
+// place is where a server of an environment finds what it needs.
+type place struct {
+	CertFile, KeyFile, Prefix, Etcd, Kubeconfig string
+}
+
+func (e *Env) place(t testing.TB) place {
+	t.Helper()
+	p := place{Prefix: e.Prefix, Etcd: sharedEtcd(t).Endpoint, Kubeconfig: e.Kube.kubeconfig(t)}
+	p.CertFile, p.KeyFile = e.authorities.serving.issue(t, "ichor-apiserver")
+	return p
+}
+
+// options are all but the listener.
+func (p place) options() (*apiserver.Options, error) {
+	options, err := apiserver.NewOptions()
+	if err != nil {
+		return nil, err
+	}
+	recommended := options.Recommended
+	recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	recommended.SecureServing.ServerCert.CertKey.CertFile, recommended.SecureServing.ServerCert.CertKey.KeyFile = p.CertFile, p.KeyFile
+	recommended.Etcd.StorageConfig.Prefix = p.Prefix
+	recommended.Etcd.StorageConfig.CompactionInterval = 0
+	recommended.Etcd.StorageConfig.Transport.ServerList = []string{p.Etcd}
+	recommended.CoreAPI.CoreAPIKubeconfigPath = p.Kubeconfig
+	recommended.Authentication.RemoteKubeConfigFile = p.Kubeconfig
+	recommended.Authorization.RemoteKubeConfigFile = p.Kubeconfig
+	return options, nil
 }
 
 func (e *Env) waitReady(t testing.TB, server int, done chan error) {
