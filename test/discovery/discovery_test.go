@@ -16,6 +16,7 @@ import (
 )
 
 func TestWhatHappensToMachinesOverTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 24)
 	entry := w.rack.Machine()
 	n := w.rack.Start(entry)

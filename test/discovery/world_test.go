@@ -44,9 +44,9 @@ func TestMain(m *testing.M) {
 
 const bound = 2 * time.Minute
 
-// limits are those of a probe, in all tests: shorter than in life, as everything is near.
+// limits are those of a probe, in all tests: enough for a computer that does much else.
 var limits = talos.ProbeOptions{
-	ConnectTimeout: 2 * time.Second, HandshakeTimeout: time.Second, FirstByteTimeout: time.Second, ConfirmTimeout: 2 * time.Second,
+	ConnectTimeout: 5 * time.Second, HandshakeTimeout: 5 * time.Second, FirstByteTimeout: 4 * time.Second, ConfirmTimeout: 6 * time.Second,
 }
 
 // probed is what a prober did at an address.
@@ -105,6 +105,8 @@ type world struct {
 	prober *watched
 	clock  *clocktesting.FakeClock
 	stop   func()
+	// readTimeout bounds the reading of one machine; the controller's default if 0.
+	readTimeout time.Duration
 	// beacon is an ssh server that each scan visits once.
 	beacon netip.Addr
 	visits atomic.Int64
@@ -121,6 +123,7 @@ func newWorld(t *testing.T, bits int) *world {
 	_, err := env.Client(t, 0, harness.Admin).IchorV1alpha1().TalosClusters().Create(t.Context(), &v1alpha1.TalosCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "prod"},
 		Spec: v1alpha1.TalosClusterSpec{
+			TalosVersion: "v1.13.9",
 			SecretsRef:   v1alpha1.SecretReference{Namespace: "ichor-system", Name: "prod-secrets"},
 			ControlPlane: v1alpha1.ControlPlane{Count: 1, Endpoint: v1alpha1.Endpoint{Host: "10.0.0.10"}},
 			Discovery:    v1alpha1.Discovery{Subnets: []v1alpha1.DiscoverySubnet{{CIDR: w.rack.Prefix().String()}}},
@@ -147,7 +150,7 @@ func (w *world) search() {
 		Client: client, Machines: factory.Ichor().V1alpha1().TalosMachines(), Clusters: factory.Ichor().V1alpha1().TalosClusters(),
 		Dialer: talos.NewDialer(talos.DialOptions{}), Prober: w.prober, Credentials: ours{hollowtest.NewCluster(w, w.rack.Addr(), "/dev/sda")},
 		Recorder: &record.FakeRecorder{}, Clock: w.clock, Options: discovery.Options{
-			Rate: rate.Inf, ReadTimeout: readTimeout,
+			Rate: rate.Inf, ReadTimeout: w.readTimeout,
 			ProgressInterval: 1000 * time.Hour, // the clock jumps while a scan runs, which doesn't make it a long one
 		},
 	})
@@ -168,9 +171,6 @@ func (w *world) search() {
 	go func() { ended <- controller.Run(ctx, 1) }()
 	w.eventually("the first scan", func() bool { return w.cluster().Status.Discovery.ScanRequest == "begin" })
 }
-
-// readTimeout bounds the reading of one machine; hollow ones are fast, also on a busy computer.
-const readTimeout = 4 * time.Second
 
 func (w *world) eventually(what string, condition func() bool) {
 	w.Helper()
