@@ -49,6 +49,9 @@ type Options struct {
 	APIServers, Controllers int
 	// ControllerArgs are further arguments of the controllers.
 	ControllerArgs []string
+	// NoAuditLog leaves the audit logs where the control planes write them: with a large fleet, gathering them takes a good
+	// part of a CPU.
+	NoAuditLog bool
 	// Interval is the time between two scans for machines, 15 s if zero.
 	Interval time.Duration
 	// Bootstrap brings the first node up; nil is bootstrap.Run in this process.

@@ -209,6 +209,14 @@ func (s *Stack) startMachines(ctx context.Context) (err error) {
 	if s.fingerprint, err = s.awaitConsole(ctx); err != nil {
 		return err
 	}
+	if s.options.NoAuditLog {
+		return nil
+	}
+	return s.gatherAuditLogs()
+}
+
+// gatherAuditLogs copies what the control planes' audit logs say of Ichor into one file, while the stack runs.
+func (s *Stack) gatherAuditLogs() error {
 	keep, err := auditlog.ByPolicy(artifacts.KubeAPIServerAuditPolicy)
 	if err != nil {
 		return err

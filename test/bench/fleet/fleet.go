@@ -61,7 +61,9 @@ func startStack(ctx context.Context, s settings, begin time.Time) (*localstack.S
 		StateDir: s.state, BinDir: s.binaries, FleetFile: file,
 		// What a cluster has that says nothing about it; a shorter one would look at all machines again and again.
 		Interval: 5 * time.Minute,
-		Progress: func(message string) { say(begin, "%s", message) },
+		// The control plane's own is counted.
+		NoAuditLog: true,
+		Progress:   func(message string) { say(begin, "%s", message) },
 	}
 	if s.profile {
 		options.ControllerArgs = []string{"--profiling"}

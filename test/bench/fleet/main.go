@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&s.binaries, "bin", "bin", "folder of the programs, as `make build` fills it")
 	flag.StringVar(&s.state, "state", "", "folder for the stack, which is kept; without it, one that is removed if all went well")
 	flag.IntVar(&s.machines, "machines", 1000, "how many workers")
-	flag.IntVar(&s.parallel, "parallel", 100, "spec.apply.maxParallel: how many of them may be on their way at a time")
+	flag.IntVar(&s.parallel, "parallel", 125, "spec.apply.maxParallel: how many of them may be on their way at a time")
 	flag.DurationVar(&s.install, "install", 30*time.Second, "how long a machine installs")
 	flag.DurationVar(&s.reboot, "reboot", 30*time.Second, "how long a machine is away when it reboots")
 	flag.BoolVar(&s.profile, "profile", false, "keep profiles of the controller beside the results")
