@@ -5,6 +5,7 @@ package discovery
 import (
 	"context"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -83,6 +84,8 @@ func (c *Controller) sweep(ctx context.Context, r *results, machines chan<- met)
 				default:
 					r.add(i, r.notMachine(probe))
 				}
+				// Where answers are there at once, nobody else would come to run for long, and deadlines pass meanwhile.
+				runtime.Gosched()
 			}
 		})
 	}

@@ -53,8 +53,9 @@ type channel struct {
 
 // connectTCP opens a TCP connection within ctx.
 func connectTCP(ctx context.Context, address netip.Addr, port uint16) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: socketKeepAlive}
-	return dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(address, port).String())
+	to := netip.AddrPortFrom(address.Unmap(), port)
+	dialer := net.Dialer{KeepAliveConfig: socketKeepAlive, Control: askAtOnce(to)}
+	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
 // openChannel connects, completes the TLS handshake by config's rules and hands the connection to gRPC. Nothing but the
