@@ -14,18 +14,12 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
-// moreNodes approves two control planes and two workers, and kills the controller once the first of them took its
-// configuration. All get Ready, and none is configured twice.
+// moreNodes approves two control planes and two workers, of a later Talos and of an older one beside the first control
+// plane's, and kills the controller once the first of them took its configuration. All get Ready, each with what the cluster
+// wanted when it was its turn, and none is configured twice.
 func moreNodes(t *testing.T, s *suite) {
-	all := s.take(t, 4)
-	hostnames := []string{"cp-2", "cp-3", "worker-2", "worker-3"}
-	for i, m := range all {
-		role := v1alpha1.RoleControlPlane
-		if i >= 2 {
-			role = v1alpha1.RoleWorker
-		}
-		s.approve(t, s.operator, m.Name, role, hostnames[i])
-	}
+	later, older := []int{cpLater, workerLater}, []int{cpOlder, workerOlder}
+	all := s.joinAll(t, later)
 
 	controller := s.stack.Controllers()[0]
 	eventually(t, time.Minute, func() error {
@@ -47,12 +41,20 @@ func moreNodes(t *testing.T, s *suite) {
 		return nil
 	})
 
+	// From here on the intent may move: what these two get is settled.
+	eventually(t, 2*time.Minute, func() error {
+		for _, m := range all {
+			if s.get(t, m.Name).Status.SettledVersions == nil {
+				return fmt.Errorf("the versions of machine %s are not settled", m.Name)
+			}
+		}
+		return nil
+	})
+	all = append(all, s.joinAll(t, older)...)
+
 	s.waitReady(t, 6*time.Minute, names(all)...)
-	for i, m := range all {
-		current := s.get(t, m.Name)
-		s.expectNode(t, current, hostnames[i])
-		s.expectApprovedDisk(t, current)
-		s.expectOneApply(t, current)
+	for _, n := range append(later, older...) {
+		s.expectVersion(t, n)
 	}
 	eventually(t, time.Minute, func() error {
 		status := s.cluster(t).Status

@@ -24,7 +24,7 @@ import (
 
 const (
 	// machines is how many the stories below use up, and one control plane.
-	machines = 22
+	machines = 18
 	// apiServers is how many ichor-apiservers the parallel approvals go through.
 	apiServers = 3
 	// startFor and stopFor bound the start and the end of the stack.
@@ -51,8 +51,8 @@ var stories = []struct {
 	{"people have the rights of their roles and no more", roles},
 	{"a scanned network is told apart, and scanned again nothing changes", scannedNetwork},
 	{"kubectl works as with a CRD", kubectlSemantics},
-	{"two control planes and two workers join though the controller is killed", moreNodes},
-	{"machines of other versions join, and those that are there stay as they are", otherVersions},
+	{"two control planes and two workers of other versions join though the controller is killed", moreNodes},
+	{"machines that booted other versions than they get join, and those that are there stay as they are", otherMedia},
 	{"two control planes with one hostname: one wins", oneHostname},
 	{"parallel approvals through three API servers stop at the limit", parallelApprovals},
 	{"nobody forges an approval", forgedApprovals},
