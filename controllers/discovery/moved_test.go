@@ -109,6 +109,26 @@ func TestMachinesThatSwapTheirAddresses(t *testing.T) {
 	w.unchanged()
 }
 
+// The old address is another machine's by the time the first one is met again; Talos has made a new certificate for it.
+func TestALeaseThatGoesToAnotherMachine(t *testing.T) {
+	w := newWorld(t, nil)
+	a := board(uuidA, "S1", macA)
+	w.put("10.0.0.7", a)
+	w.scan()
+	before := w.machine(uuidA)
+	w.put("10.0.0.8", a.booted("moved"))
+	w.put("10.0.0.7", board(uuidB, "S2", macB))
+	w.scan()
+	after, newcomer := w.machine(uuidA), w.machine(uuidB)
+	if after.UID != before.UID || !cmp.Equal(after.Status.Addresses, []string{"10.0.0.8"}) || conditionWords(after, v1alpha1.ConditionReachable) != "True Answers" {
+		t.Errorf("the machine that moved is at %v: %+v", after.Status.Addresses, after.Status.Conditions)
+	}
+	if !cmp.Equal(newcomer.Status.Addresses, []string{"10.0.0.7"}) || resolved(newcomer) != "True StrongIdentity" || len(w.machines()) != 2 {
+		t.Errorf("the machine at its old address is at %v, %s; machines are %v", newcomer.Status.Addresses, resolved(newcomer), w.names())
+	}
+	w.unchanged()
+}
+
 func TestAConfiguredMachineBehindAProxyStaysWhereItIs(t *testing.T) {
 	w := newWorld(t, nil)
 	a := board(uuidA, "S1", macA)
