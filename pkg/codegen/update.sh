@@ -32,6 +32,10 @@ find pkg/apis -name 'zz_generated.*.go' -delete
 rm -rf pkg/client pkg/openapi/zz_generated.openapi.go
 mkdir -p pkg/openapi
 
+say "schema of Talos' configuration"
+go run ./pkg/codegen/talosschema > "$tools/talos.json"
+mv "$tools/talos.json" pkg/apis/ichor/talosschema/zz_generated.schema.json
+
 say "deep copies"
 "$(tool deepcopy-gen)" --go-header-file "$header" --output-file zz_generated.deepcopy.go "$apis" "$apis/v1alpha1"
 

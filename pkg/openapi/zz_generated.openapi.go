@@ -19,106 +19,183 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		resource.Quantity{}.OpenAPIModelName():            schema_apimachinery_pkg_api_resource_Quantity(ref),
-		v1.APIGroup{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_APIGroup(ref),
-		v1.APIGroupList{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_APIGroupList(ref),
-		v1.APIResource{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_APIResource(ref),
-		v1.APIResourceList{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_APIResourceList(ref),
-		v1.APIVersions{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_APIVersions(ref),
-		v1.ApplyOptions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		v1.Condition{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_Condition(ref),
-		v1.CreateOptions{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_CreateOptions(ref),
-		v1.DeleteOptions{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		v1.Duration{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_Duration(ref),
-		v1.FieldSelectorRequirement{}.OpenAPIModelName():  schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		v1.FieldsV1{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_FieldsV1(ref),
-		v1.GetOptions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_GetOptions(ref),
-		v1.GroupKind{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_GroupKind(ref),
-		v1.GroupResource{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_GroupResource(ref),
-		v1.GroupVersion{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_GroupVersion(ref),
-		v1.GroupVersionForDiscovery{}.OpenAPIModelName():  schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		v1.GroupVersionKind{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		v1.GroupVersionResource{}.OpenAPIModelName():      schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		v1.InternalEvent{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_InternalEvent(ref),
-		v1.LabelSelector{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_LabelSelector(ref),
-		v1.LabelSelectorRequirement{}.OpenAPIModelName():  schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		v1.List{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_List(ref),
-		v1.ListMeta{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_ListMeta(ref),
-		v1.ListOptions{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_ListOptions(ref),
-		v1.ManagedFieldsEntry{}.OpenAPIModelName():        schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		v1.MicroTime{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_MicroTime(ref),
-		v1.ObjectMeta{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		v1.OwnerReference{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_OwnerReference(ref),
-		v1.PartialObjectMetadata{}.OpenAPIModelName():     schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		v1.PartialObjectMetadataList{}.OpenAPIModelName(): schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		v1.Patch{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_Patch(ref),
-		v1.PatchOptions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_PatchOptions(ref),
-		v1.Preconditions{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_Preconditions(ref),
-		v1.RootPaths{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_RootPaths(ref),
-		v1.ServerAddressByClientCIDR{}.OpenAPIModelName(): schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		v1.ShardInfo{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ShardInfo(ref),
-		v1.Status{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_Status(ref),
-		v1.StatusCause{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_StatusCause(ref),
-		v1.StatusDetails{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_StatusDetails(ref),
-		v1.Table{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_Table(ref),
-		v1.TableColumnDefinition{}.OpenAPIModelName():     schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		v1.TableOptions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_TableOptions(ref),
-		v1.TableRow{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_TableRow(ref),
-		v1.TableRowCondition{}.OpenAPIModelName():         schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		v1.Time{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Time(ref),
-		v1.Timestamp{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_Timestamp(ref),
-		v1.TypeMeta{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_TypeMeta(ref),
-		v1.UpdateOptions{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		v1.WatchEvent{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():         schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():             schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():              schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                 schema_k8sio_apimachinery_pkg_version_Info(ref),
-		v1alpha1.ApplyPolicy{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref),
-		v1alpha1.CNI{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_CNI(ref),
-		v1alpha1.CPUInventory{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_CPUInventory(ref),
-		v1alpha1.Cilium{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_Cilium(ref),
-		v1alpha1.ClusterNetwork{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_ClusterNetwork(ref),
-		v1alpha1.ClusterReference{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_ClusterReference(ref),
-		v1alpha1.ConfigDrift{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref),
-		v1alpha1.ControlPlane{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_ControlPlane(ref),
-		v1alpha1.ControlPlaneCounts{}.OpenAPIModelName():  schema_pkg_apis_ichor_v1alpha1_ControlPlaneCounts(ref),
-		v1alpha1.ControlPlaneSlot{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_ControlPlaneSlot(ref),
-		v1alpha1.DiscoveredHost{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_DiscoveredHost(ref),
-		v1alpha1.Discovery{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_Discovery(ref),
-		v1alpha1.DiscoveryStatus{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_DiscoveryStatus(ref),
-		v1alpha1.DiscoverySubnet{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_DiscoverySubnet(ref),
-		v1alpha1.DiskInventory{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_DiskInventory(ref),
-		v1alpha1.DiskMatch{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_DiskMatch(ref),
-		v1alpha1.Endpoint{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_Endpoint(ref),
-		v1alpha1.EtcdMember{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_EtcdMember(ref),
-		v1alpha1.FingerprintRecord{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref),
-		v1alpha1.Hardening{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_Hardening(ref),
-		v1alpha1.IdentityResolution{}.OpenAPIModelName():  schema_pkg_apis_ichor_v1alpha1_IdentityResolution(ref),
-		v1alpha1.Install{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_Install(ref),
-		v1alpha1.InterfaceMatch{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_InterfaceMatch(ref),
-		v1alpha1.JSONObject{}.OpenAPIModelName():          v1alpha1.JSONObject{}.OpenAPIDefinition(),
-		v1alpha1.LinkInventory{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_LinkInventory(ref),
-		v1alpha1.MachineApproval{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_MachineApproval(ref),
-		v1alpha1.MachineConfigStatus{}.OpenAPIModelName(): schema_pkg_apis_ichor_v1alpha1_MachineConfigStatus(ref),
-		v1alpha1.MachineCounts{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_MachineCounts(ref),
-		v1alpha1.MachineDisk{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_MachineDisk(ref),
-		v1alpha1.MachineIdentity{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_MachineIdentity(ref),
-		v1alpha1.MachineInventory{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_MachineInventory(ref),
-		v1alpha1.MachineNetwork{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_MachineNetwork(ref),
-		v1alpha1.ProvisioningStatus{}.OpenAPIModelName():  schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref),
-		v1alpha1.Reprovision{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_Reprovision(ref),
-		v1alpha1.SecretReference{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_SecretReference(ref),
-		v1alpha1.SettledVersions{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref),
-		v1alpha1.SystemDisk{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_SystemDisk(ref),
-		v1alpha1.TalosCluster{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosCluster(ref),
-		v1alpha1.TalosClusterList{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosClusterList(ref),
-		v1alpha1.TalosClusterSpec{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosClusterSpec(ref),
-		v1alpha1.TalosClusterStatus{}.OpenAPIModelName():  schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref),
-		v1alpha1.TalosMachine{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosMachine(ref),
-		v1alpha1.TalosMachineList{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
-		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
-		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():  schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
+		resource.Quantity{}.OpenAPIModelName():                     schema_apimachinery_pkg_api_resource_Quantity(ref),
+		v1.APIGroup{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_APIGroup(ref),
+		v1.APIGroupList{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_APIGroupList(ref),
+		v1.APIResource{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIResource(ref),
+		v1.APIResourceList{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_APIResourceList(ref),
+		v1.APIVersions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIVersions(ref),
+		v1.ApplyOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		v1.Condition{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Condition(ref),
+		v1.CreateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_CreateOptions(ref),
+		v1.DeleteOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		v1.Duration{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Duration(ref),
+		v1.FieldSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		v1.FieldsV1{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_FieldsV1(ref),
+		v1.GetOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_GetOptions(ref),
+		v1.GroupKind{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_GroupKind(ref),
+		v1.GroupResource{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_GroupResource(ref),
+		v1.GroupVersion{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupVersion(ref),
+		v1.GroupVersionForDiscovery{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		v1.GroupVersionKind{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		v1.GroupVersionResource{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		v1.InternalEvent{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_InternalEvent(ref),
+		v1.LabelSelector{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_LabelSelector(ref),
+		v1.LabelSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		v1.List{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_List(ref),
+		v1.ListMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_ListMeta(ref),
+		v1.ListOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ListOptions(ref),
+		v1.ManagedFieldsEntry{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		v1.MicroTime{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_MicroTime(ref),
+		v1.ObjectMeta{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		v1.OwnerReference{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_OwnerReference(ref),
+		v1.PartialObjectMetadata{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		v1.PartialObjectMetadataList{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		v1.Patch{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Patch(ref),
+		v1.PatchOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_PatchOptions(ref),
+		v1.Preconditions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Preconditions(ref),
+		v1.RootPaths{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_RootPaths(ref),
+		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		v1.ShardInfo{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ShardInfo(ref),
+		v1.Status{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_Status(ref),
+		v1.StatusCause{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_StatusCause(ref),
+		v1.StatusDetails{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_StatusDetails(ref),
+		v1.Table{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Table(ref),
+		v1.TableColumnDefinition{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		v1.TableOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_TableOptions(ref),
+		v1.TableRow{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TableRow(ref),
+		v1.TableRowCondition{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		v1.Time{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Time(ref),
+		v1.Timestamp{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Timestamp(ref),
+		v1.TypeMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TypeMeta(ref),
+		v1.UpdateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		v1.WatchEvent{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():                  schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                      schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                       schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		version.Info{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.AgeEncryption{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_AgeEncryption(ref),
+		v1alpha1.ApplyPolicy{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref),
+		v1alpha1.BackupEncryption{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_BackupEncryption(ref),
+		v1alpha1.BackupReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_BackupReference(ref),
+		v1alpha1.BackupRetention{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_BackupRetention(ref),
+		v1alpha1.CELGate{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_CELGate(ref),
+		v1alpha1.CNI{}.OpenAPIModelName():                          schema_pkg_apis_ichor_v1alpha1_CNI(ref),
+		v1alpha1.CPUInventory{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_CPUInventory(ref),
+		v1alpha1.Cilium{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_Cilium(ref),
+		v1alpha1.CiliumUpgrade{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_CiliumUpgrade(ref),
+		v1alpha1.ClusterNetwork{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_ClusterNetwork(ref),
+		v1alpha1.ClusterReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_ClusterReference(ref),
+		v1alpha1.ClusterSection{}.OpenAPIModelName():               v1alpha1.ClusterSection{}.OpenAPIDefinition(),
+		v1alpha1.ConfigDocument{}.OpenAPIModelName():               v1alpha1.ConfigDocument{}.OpenAPIDefinition(),
+		v1alpha1.ConfigDrift{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref),
+		v1alpha1.ConfigRollout{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref),
+		v1alpha1.ControlPlane{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_ControlPlane(ref),
+		v1alpha1.ControlPlaneCounts{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ControlPlaneCounts(ref),
+		v1alpha1.ControlPlaneSlot{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_ControlPlaneSlot(ref),
+		v1alpha1.CredentialRequester{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_CredentialRequester(ref),
+		v1alpha1.DiscoveredHost{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_DiscoveredHost(ref),
+		v1alpha1.Discovery{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_Discovery(ref),
+		v1alpha1.DiscoveryStatus{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_DiscoveryStatus(ref),
+		v1alpha1.DiscoverySubnet{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_DiscoverySubnet(ref),
+		v1alpha1.DiskInventory{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_DiskInventory(ref),
+		v1alpha1.DiskMatch{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_DiskMatch(ref),
+		v1alpha1.Drain{}.OpenAPIModelName():                        schema_pkg_apis_ichor_v1alpha1_Drain(ref),
+		v1alpha1.Endpoint{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Endpoint(ref),
+		v1alpha1.EtcdBackupRecord{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_EtcdBackupRecord(ref),
+		v1alpha1.EtcdMember{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_EtcdMember(ref),
+		v1alpha1.EtcdRestore{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_EtcdRestore(ref),
+		v1alpha1.FingerprintRecord{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref),
+		v1alpha1.GatewayReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_GatewayReference(ref),
+		v1alpha1.Hardening{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_Hardening(ref),
+		v1alpha1.IchorInstallation{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_IchorInstallation(ref),
+		v1alpha1.IchorInstallationList{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_IchorInstallationList(ref),
+		v1alpha1.IchorInstallationSpec{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_IchorInstallationSpec(ref),
+		v1alpha1.IchorInstallationStatus{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_IchorInstallationStatus(ref),
+		v1alpha1.IchorUpgrade{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_IchorUpgrade(ref),
+		v1alpha1.IchorUser{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_IchorUser(ref),
+		v1alpha1.IchorUserList{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_IchorUserList(ref),
+		v1alpha1.IchorUserSpec{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_IchorUserSpec(ref),
+		v1alpha1.IchorUserStatus{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_IchorUserStatus(ref),
+		v1alpha1.IdentityResolution{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_IdentityResolution(ref),
+		v1alpha1.Install{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_Install(ref),
+		v1alpha1.InstallationImages{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_InstallationImages(ref),
+		v1alpha1.InstallationReplicas{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_InstallationReplicas(ref),
+		v1alpha1.InstallationUI{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_InstallationUI(ref),
+		v1alpha1.InterfaceMatch{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_InterfaceMatch(ref),
+		v1alpha1.JSONObject{}.OpenAPIModelName():                   v1alpha1.JSONObject{}.OpenAPIDefinition(),
+		v1alpha1.JobGate{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_JobGate(ref),
+		v1alpha1.KubernetesUpgrade{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_KubernetesUpgrade(ref),
+		v1alpha1.LinkInventory{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_LinkInventory(ref),
+		v1alpha1.LocalSecretReference{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_LocalSecretReference(ref),
+		v1alpha1.MachineApproval{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_MachineApproval(ref),
+		v1alpha1.MachineConfigStatus{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_MachineConfigStatus(ref),
+		v1alpha1.MachineCounts{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_MachineCounts(ref),
+		v1alpha1.MachineDisk{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_MachineDisk(ref),
+		v1alpha1.MachineIdentity{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_MachineIdentity(ref),
+		v1alpha1.MachineInventory{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_MachineInventory(ref),
+		v1alpha1.MachineNetwork{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_MachineNetwork(ref),
+		v1alpha1.MachineReclaim{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_MachineReclaim(ref),
+		v1alpha1.MachineReclaimList{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_MachineReclaimList(ref),
+		v1alpha1.MachineReclaimSpec{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_MachineReclaimSpec(ref),
+		v1alpha1.MachineReclaimStatus{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref),
+		v1alpha1.MachineSection{}.OpenAPIModelName():               v1alpha1.MachineSection{}.OpenAPIDefinition(),
+		v1alpha1.OperationCheck{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref),
+		v1alpha1.OperationControl{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_OperationControl(ref),
+		v1alpha1.OperationGate{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationGate(ref),
+		v1alpha1.OperationMachineStatus{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref),
+		v1alpha1.OperationMachines{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_OperationMachines(ref),
+		v1alpha1.OperationPlan{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationPlan(ref),
+		v1alpha1.OperationWindow{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_OperationWindow(ref),
+		v1alpha1.PatchCounts{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PatchCounts(ref),
+		v1alpha1.PatchRefusal{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_PatchRefusal(ref),
+		v1alpha1.PatchTarget{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PatchTarget(ref),
+		v1alpha1.PlannedMachine{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref),
+		v1alpha1.ProvisioningStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref),
+		v1alpha1.Reboot{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_Reboot(ref),
+		v1alpha1.ReclaimDisk{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref),
+		v1alpha1.Reprovision{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_Reprovision(ref),
+		v1alpha1.RotateCA{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_RotateCA(ref),
+		v1alpha1.RotateKey{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_RotateKey(ref),
+		v1alpha1.SecretKeyReference{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_SecretKeyReference(ref),
+		v1alpha1.SecretReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_SecretReference(ref),
+		v1alpha1.SecretValue{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_SecretValue(ref),
+		v1alpha1.SettledVersions{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref),
+		v1alpha1.Shutdown{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Shutdown(ref),
+		v1alpha1.StorageReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_StorageReference(ref),
+		v1alpha1.SystemDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_SystemDisk(ref),
+		v1alpha1.TalosCluster{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosCluster(ref),
+		v1alpha1.TalosClusterList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosClusterList(ref),
+		v1alpha1.TalosClusterSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosClusterSpec(ref),
+		v1alpha1.TalosClusterStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref),
+		v1alpha1.TalosConfigPatch{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosConfigPatch(ref),
+		v1alpha1.TalosConfigPatchList{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchList(ref),
+		v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchSpec(ref),
+		v1alpha1.TalosConfigPatchStatus{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchStatus(ref),
+		v1alpha1.TalosCredentialRequest{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequest(ref),
+		v1alpha1.TalosCredentialRequestList{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestList(ref),
+		v1alpha1.TalosCredentialRequestSpec{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestSpec(ref),
+		v1alpha1.TalosCredentialRequestStatus{}.OpenAPIModelName(): schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestStatus(ref),
+		v1alpha1.TalosEtcdBackup{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackup(ref),
+		v1alpha1.TalosEtcdBackupList{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupList(ref),
+		v1alpha1.TalosEtcdBackupSpec{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupSpec(ref),
+		v1alpha1.TalosEtcdBackupStatus{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupStatus(ref),
+		v1alpha1.TalosMachine{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosMachine(ref),
+		v1alpha1.TalosMachineList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
+		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
+		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
+		v1alpha1.TalosOperation{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_TalosOperation(ref),
+		v1alpha1.TalosOperationList{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosOperationList(ref),
+		v1alpha1.TalosOperationSpec{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosOperationSpec(ref),
+		v1alpha1.TalosOperationStatus{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref),
+		v1alpha1.TalosStorage{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosStorage(ref),
+		v1alpha1.TalosStorageList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosStorageList(ref),
+		v1alpha1.TalosStorageSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosStorageSpec(ref),
+		v1alpha1.TalosStorageStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosStorageStatus(ref),
+		v1alpha1.TalosUpgrade{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosUpgrade(ref),
+		v1alpha1.UserCertificateRequest{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_UserCertificateRequest(ref),
+		v1alpha1.UserPassword{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_UserPassword(ref),
+		v1alpha1.UserPasswordList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_UserPasswordList(ref),
 	}
 }
 
@@ -2796,6 +2873,39 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_AgeEncryption(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AgeEncryption encrypts to public keys; whoever holds one of the private keys can restore.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"recipients": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "recipients are age public keys, for instance age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p. One to sixteen.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"recipients"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -2811,6 +2921,137 @@ func schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref common.ReferenceCallback) co
 						},
 					},
 				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_BackupEncryption(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BackupEncryption is how backups are encrypted. Exactly one member is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"age": {
+						SchemaProps: spec.SchemaProps{
+							Description: "age encrypts to public keys, see https://age-encryption.org.",
+							Ref:         ref(v1alpha1.AgeEncryption{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AgeEncryption{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_BackupReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BackupReference names one backup of a TalosEtcdBackup.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosEtcdBackup.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key of one of its backups in the storage, as in status.backups. Empty: the last verified one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_BackupRetention(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BackupRetention is how many backups are kept.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many of the newest backups are kept, 1 to 1,000. Defaults to 28.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"maxAge": {
+						SchemaProps: spec.SchemaProps{
+							Description: "maxAge is how old a kept backup may be, at least 1h. Absent: any age.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_CELGate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CELGate looks at a Kubernetes object.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiVersion of the object, for instance ceph.rook.io/v1.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind of the object, for instance CephCluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace of the object; empty for one that has none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression in the Common Expression Language; the object is the variable \"object\", and the result is a boolean. Example: object.status.ceph.health == 'HEALTH_OK'",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"apiVersion", "kind", "name", "expression"},
 			},
 		},
 	}
@@ -2903,6 +3144,26 @@ func schema_pkg_apis_ichor_v1alpha1_Cilium(ref common.ReferenceCallback) common.
 		},
 		Dependencies: []string{
 			v1alpha1.JSONObject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_CiliumUpgrade(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CiliumUpgrade moves Cilium to another version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version of the chart, for instance 1.20.5. Empty: the cluster's spec.cni.cilium.version when the operation is planned.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -3017,6 +3278,17 @@ func schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref common.ReferenceCallback) co
 					},
 				},
 				Required: []string{"path"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigRollout reboots the machines whose configuration waits for a reboot.",
+				Type:        []string{"object"},
 			},
 		},
 	}
@@ -3137,6 +3409,52 @@ func schema_pkg_apis_ichor_v1alpha1_ControlPlaneSlot(ref common.ReferenceCallbac
 		},
 		Dependencies: []string{
 			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_CredentialRequester(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CredentialRequester is the user who asked.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "username of the user.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid of the user, if the authenticator knows one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "groups of the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -3493,6 +3811,40 @@ func schema_pkg_apis_ichor_v1alpha1_DiskMatch(ref common.ReferenceCallback) comm
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_Drain(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Drain says how pods are moved away from a machine.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeout is how long to wait until all pods are gone; then the operation is Paused. At least 1s. Defaults to 10m.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"skipWaitForDeleteTimeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "skipWaitForDeleteTimeout leaves out pods that have been terminating for longer than this, as their node may be gone. 0s waits for all. Defaults to 0s.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"disableEviction": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disableEviction deletes pods instead of evicting them, past their PodDisruptionBudgets. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_Endpoint(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3519,6 +3871,70 @@ func schema_pkg_apis_ichor_v1alpha1_Endpoint(ref common.ReferenceCallback) commo
 				Required: []string{"host"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_EtcdBackupRecord(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "EtcdBackupRecord is one backup in the storage.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key of the object in the storage.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when the snapshot was taken.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"size": {
+						SchemaProps: spec.SchemaProps{
+							Description: "size of the snapshot before it was encrypted.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision of etcd that the snapshot holds.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "digest of the snapshot before it was encrypted: sha256:, and the SHA-256 in hexadecimal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"verified": {
+						SchemaProps: spec.SchemaProps{
+							Description: "verified says that it was read back, decrypted and found whole.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"machine": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machine is the TalosMachine whose etcd member gave the snapshot.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key", "at"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -3565,6 +3981,37 @@ func schema_pkg_apis_ichor_v1alpha1_EtcdMember(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_EtcdRestore(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "EtcdRestore puts etcd back to a backup. Everything written after the backup is lost.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"backup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "backup is where the snapshot comes from.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BackupReference{}.OpenAPIModelName()),
+						},
+					},
+					"consent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "consent is the name of the cluster, typed once more: everything that was written after the backup is lost.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"backup", "consent"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BackupReference{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3592,6 +4039,43 @@ func schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref common.ReferenceCallba
 		},
 		Dependencies: []string{
 			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_GatewayReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "GatewayReference names a Gateway of the Gateway API.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace of the Gateway.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the Gateway.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sectionName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sectionName is the listener. Empty: any.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
 	}
 }
 
@@ -3626,6 +4110,442 @@ func schema_pkg_apis_ichor_v1alpha1_Hardening(ref common.ReferenceCallback) comm
 				},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorInstallation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorInstallation is how Ichor itself runs in its cluster. There is one, named ichor.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata. The name is ichor.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is how Ichor should run.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.IchorInstallationSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is how it does, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.IchorInstallationStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.IchorInstallationSpec{}.OpenAPIModelName(), v1alpha1.IchorInstallationStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorInstallationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorInstallationList is a list of IchorInstallations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the installations.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.IchorInstallation{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.IchorInstallation{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorInstallationSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorInstallationSpec is how Ichor should run.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version of Ichor, for instance v0.1.0. Changing it changes nothing by itself: an operation ichorUpgrade does.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas of each part.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InstallationReplicas{}.OpenAPIModelName()),
+						},
+					},
+					"images": {
+						SchemaProps: spec.SchemaProps{
+							Description: "images say where the images come from.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InstallationImages{}.OpenAPIModelName()),
+						},
+					},
+					"ui": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ui is how the web page is reached.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InstallationUI{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"version"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.InstallationImages{}.OpenAPIModelName(), v1alpha1.InstallationReplicas{}.OpenAPIModelName(), v1alpha1.InstallationUI{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorInstallationStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorInstallationStatus is how Ichor runs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the installation is: Ready, Progressing.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version that runs.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url of the web page.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorUpgrade(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorUpgrade moves Ichor to another version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version of Ichor, for instance v0.2.0. Empty: the IchorInstallation's spec.version when the operation is planned.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorUser(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorUser is a person who signs in to the web page, or with a client certificate. Towards Kubernetes it is the user ichor:<name> in the group ichor:<role>, which RBAC decides about. Its password is set through the subresource \"password\" and can't be read by anyone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata. The name is what the person types.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what the person may do.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.IchorUserSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was observed, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.IchorUserStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.IchorUserSpec{}.OpenAPIModelName(), v1alpha1.IchorUserStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorUserList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorUserList is a list of IchorUsers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the users.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.IchorUser{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.IchorUser{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorUserSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorUserSpec is what a person may do.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is Viewer, Operator or Admin.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"displayName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "displayName is what the web page calls the person, up to 128 characters. Empty: the name of the object.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"disabled": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disabled keeps the person out, with password and certificate. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"certificateRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificateRequest asks for a client certificate of Kubernetes for the person. Only the subresource \"certificate\" changes it.",
+							Ref:         ref(v1alpha1.UserCertificateRequest{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"role"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.UserCertificateRequest{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_IchorUserStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IchorUserStatus is what was observed of a person.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the user is: Ready, PasswordSet, CertificateIssued.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"passwordChangedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "passwordChangedAt is when the password was set last; absent if there is none. Written by the server.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"lastLoginTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastLoginTime is when the person signed in last, to the hour.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"certificate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificate is the client certificate in PEM. It is no secret.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"certificateExpiresAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificateExpiresAt is when it ends.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -3700,6 +4620,116 @@ func schema_pkg_apis_ichor_v1alpha1_Install(ref common.ReferenceCallback) common
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_InstallationImages(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallationImages say where the images come from.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"registry": {
+						SchemaProps: spec.SchemaProps{
+							Description: "registry is the host and path that the images are pulled from, for instance registry.example.org/ichor. Empty: the one that the version was published with.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"pullSecretRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pullSecretRef names the Secret in ichor-system that images are pulled with. Absent: without.",
+							Ref:         ref(v1alpha1.LocalSecretReference{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.LocalSecretReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_InstallationReplicas(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallationReplicas is how many of each part run.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiServer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiServer replicas, 1 to 9; they run on control planes. Defaults to the cluster's spec.controlPlane.count.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"controller": {
+						SchemaProps: spec.SchemaProps{
+							Description: "controller replicas, 1 to 9; one leads, the others wait. Defaults to 2.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ui": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ui replicas, 0 to 9; 0 leaves the web page out. Defaults to 2.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_InstallationUI(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallationUI is how the web page is reached.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"exposure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "exposure is ClusterIP, LoadBalancer, Ingress or Gateway. Defaults to ClusterIP.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"host": {
+						SchemaProps: spec.SchemaProps{
+							Description: "host is the DNS name of the page, for instance ichor.example.org. Required for Ingress and Gateway.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tlsSecretRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tlsSecretRef names the Secret in ichor-system with the keys tls.crt and tls.key for host. Absent: a certificate of Ichor's own.",
+							Ref:         ref(v1alpha1.LocalSecretReference{}.OpenAPIModelName()),
+						},
+					},
+					"ingressClassName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ingressClassName of the Ingress. Empty: the cluster's default. Refused but for Ingress.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"gatewayRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "gatewayRef is the Gateway that the route attaches to. Required for Gateway, refused otherwise.",
+							Ref:         ref(v1alpha1.GatewayReference{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.GatewayReference{}.OpenAPIModelName(), v1alpha1.LocalSecretReference{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_InterfaceMatch(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3717,6 +4747,56 @@ func schema_pkg_apis_ichor_v1alpha1_InterfaceMatch(ref common.ReferenceCallback)
 					},
 				},
 				Required: []string{"mac"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_JobGate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "JobGate runs a Job before each machine.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace of the CronJob and of the Jobs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"cronJob": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cronJob is the name of the CronJob, usually a suspended one, from whose template a Job is made before each machine.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "cronJob"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_KubernetesUpgrade(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "KubernetesUpgrade moves Kubernetes to another version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version of Kubernetes, for instance v1.36.7. Empty: the cluster's spec.kubernetesVersion when the operation is planned.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
 			},
 		},
 	}
@@ -3782,6 +4862,28 @@ func schema_pkg_apis_ichor_v1alpha1_LinkInventory(ref common.ReferenceCallback) 
 									},
 								},
 							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_LocalSecretReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "LocalSecretReference names a Secret in the namespace ichor-system.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the Secret in ichor-system.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
@@ -4216,6 +5318,812 @@ func schema_pkg_apis_ichor_v1alpha1_MachineNetwork(ref common.ReferenceCallback)
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_MachineReclaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MachineReclaim resets a machine that another Talos cluster configured, so that it comes back in maintenance mode and can be approved. Whoever creates one types the machine's UUID as consent, and holds a talosconfig of that cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is which machine, and what may be wiped. It can't be changed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.MachineReclaimSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was found and done, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.MachineReclaimStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.MachineReclaimSpec{}.OpenAPIModelName(), v1alpha1.MachineReclaimStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_MachineReclaimList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MachineReclaimList is a list of MachineReclaims.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the reclaims.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MachineReclaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.MachineReclaim{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_MachineReclaimSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MachineReclaimSpec is which machine, and what may be wiped.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"address": {
+						SchemaProps: spec.SchemaProps{
+							Description: "address is where the machine is dialled, an IP address.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uuid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uuid is the machine's SMBIOS system UUID, typed as consent to wipe it. The machine is asked for its own before anything is written; a difference ends in Refused. Must not be that of a machine Ichor manages, nor one that vendors give to many boards.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"talosconfigSecretRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "talosconfigSecretRef names the Secret in ichor-system with the key talosconfig: a client configuration of the cluster that the machine belongs to now.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.LocalSecretReference{}.OpenAPIModelName()),
+						},
+					},
+					"wipeDisks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "wipeDisks are disks that are wiped besides the system disk. All others keep their data. At most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DiskMatch{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"acceptQuorumLoss": {
+						SchemaProps: spec.SchemaProps{
+							Description: "acceptQuorumLoss goes on even where the machine's own cluster loses its etcd quorum with it. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"address", "uuid", "talosconfigSecretRef"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DiskMatch{}.OpenAPIModelName(), v1alpha1.LocalSecretReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MachineReclaimStatus is what was found and done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "phase is Pending, Inspecting, Resetting, Succeeded, Refused or Failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says for people what happens, or why it was refused and what to do.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the reclaim is: Complete, Failed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"willWipe": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "willWipe are the disks that are wiped, listed before anything is.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ReclaimDisk{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"willKeep": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "willKeep are the disks that keep their data.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ReclaimDisk{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"bootID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "bootID is the machine's boot id before the reset, by which its return is noticed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1alpha1.ReclaimDisk{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationCheck is one check before the start.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the check.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"result": {
+						SchemaProps: spec.SchemaProps{
+							Description: "result is Passed, Warned or Failed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what was found, and what to do about it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "result"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationControl(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationControl is what people asked of a running operation.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"resumeRequests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resumeRequests counts how often the operation was resumed; each lets it try its failed step once more.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"cancelRequested": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cancelRequested ends the operation: what was begun is put back where that is safe. It can't be taken back.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the user who asked last. Recorded by the server.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when that was. Recorded by the server.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationGate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationGate must be open before each machine. Exactly one of cel and job is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the gate, unique in the operation: a DNS label.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"cel": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cel is open when an expression over a Kubernetes object is true.",
+							Ref:         ref(v1alpha1.CELGate{}.OpenAPIModelName()),
+						},
+					},
+					"job": {
+						SchemaProps: spec.SchemaProps{
+							Description: "job is open when a Job has succeeded.",
+							Ref:         ref(v1alpha1.JobGate{}.OpenAPIModelName()),
+						},
+					},
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeout is how long to wait for the gate before each machine; then the operation is Paused. At least 1s. Defaults to 30m.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName(), v1alpha1.CELGate{}.OpenAPIModelName(), v1alpha1.JobGate{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationMachineStatus is how far a machine is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosMachine.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"step": {
+						SchemaProps: spec.SchemaProps{
+							Description: "step is the step that it is at; empty before the first.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state of the step: Intended, Acted, Verified or Failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what happens, what it waits for, or what went wrong and what to do.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"cordoned": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cordoned says that Ichor cordoned the node, and so is to uncordon it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"bootID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "bootID is the machine's boot id before the step, by which a reboot is noticed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when the step got into its state.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"done": {
+						SchemaProps: spec.SchemaProps{
+							Description: "done says that nothing is left to do on the machine.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationMachines(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationMachines chooses the machines of an operation: those that fit everything that is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"names": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "names are names of TalosMachines. At most 1,000.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selector chooses TalosMachines by their labels.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationPlan is what an operation will do.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when the plan was made.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "from is the version that it leads from, where it is about versions.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"to": {
+						SchemaProps: spec.SchemaProps{
+							Description: "to is the version that it leads to, where it is about versions.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"machines": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "machines are the machines in the order in which they are done, each with its steps.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlannedMachine{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"checks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "checks are what was looked at before the start, and what came of it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.OperationCheck{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"risks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "risks are what a person should know before it starts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"at"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName(), v1alpha1.OperationCheck{}.OpenAPIModelName(), v1alpha1.PlannedMachine{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_OperationWindow(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OperationWindow is a time at which machines may be begun.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"schedule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedule is when the window opens, as five cron fields: minute, hour, day of the month, month, day of the week. Example, Saturdays at two: 0 2 * * 6",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"duration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "duration is how long it stays open, 1m to 168h. Example: 4h",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"timeZone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeZone is the name of the time zone of schedule in the IANA database, for instance Europe/Berlin. Defaults to UTC.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"schedule", "duration"},
+			},
+		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PatchCounts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PatchCounts counts machines.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"matched": {
+						SchemaProps: spec.SchemaProps{
+							Description: "matched machines are those that the target chooses.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"applied": {
+						SchemaProps: spec.SchemaProps{
+							Description: "applied machines run with a configuration that has the patch in it.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pendingReboot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pendingReboot machines have the patch and need a reboot before it counts.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"refused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "refused machines can't have it; they keep their last good configuration.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PatchRefusal(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PatchRefusal says why a machine can't have a patch.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"machine": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machine is the name of the TalosMachine.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the faulty field of the patch; empty if it is no single one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says what is wrong with it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"machine", "reason"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PatchTarget(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PatchTarget chooses machines: approved ones of the cluster that fit everything that is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRef is the cluster whose machines are meant.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterReference{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is controlplane or worker. Empty: both.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"machineSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machineSelector chooses TalosMachines by their labels. Absent: all.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"machineNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "machineNames are names of TalosMachines. Empty: all. At most 1,000.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"clusterRef"},
+			},
+		},
+		Dependencies: []string{
+			v1.LabelSelector{}.OpenAPIModelName(), v1alpha1.ClusterReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlannedMachine is one machine of a plan.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosMachine.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"steps": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "steps in their order, for instance Gates, Cordon, Drain, Install, Reboot, Verify, Uncordon.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4277,6 +6185,75 @@ func schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref common.ReferenceCallb
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_Reboot(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Reboot reboots machines.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "mode is Default, or PowerCycle: through the firmware, without kexec. Defaults to Default.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ReclaimDisk is a disk of the machine.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"device": {
+						SchemaProps: spec.SchemaProps{
+							Description: "device is the disk's name on the machine, for instance /dev/nvme0n1.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serial": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serial is the disk's serial number.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"wwid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "wwid is the disk's world wide identifier.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"model": {
+						SchemaProps: spec.SchemaProps{
+							Description: "model is what the vendor calls it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"size": {
+						SchemaProps: spec.SchemaProps{
+							Description: "size of the disk.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_Reprovision(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4292,6 +6269,80 @@ func schema_pkg_apis_ichor_v1alpha1_Reprovision(ref common.ReferenceCallback) co
 						},
 					},
 				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_RotateCA(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RotateCA replaces a certificate authority.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"authority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "authority is Talos, Kubernetes, Etcd or Aggregator.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"authority"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_RotateKey(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RotateKey replaces a key.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key is ServiceAccount or Secretbox.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_SecretKeyReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SecretKeyReference names one key of a Secret in the namespace ichor-system.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the Secret in ichor-system.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key in the Secret's data.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "key"},
 			},
 		},
 	}
@@ -4327,6 +6378,37 @@ func schema_pkg_apis_ichor_v1alpha1_SecretReference(ref common.ReferenceCallback
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_SecretValue(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SecretValue fills one field of a patch from a Secret.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the field, as a JSON pointer (RFC 6901) into spec; a document is named by its kind and name. Examples: /machine/env/PROXY_PASSWORD and /documents/RegistryAuthConfig/ghcr.io/password",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"secretKeyRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "secretKeyRef is where the value is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SecretKeyReference{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"path", "secretKeyRef"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SecretKeyReference{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4356,6 +6438,48 @@ func schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref common.ReferenceCallback
 						},
 					},
 				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_Shutdown(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Shutdown powers machines off.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"consent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "consent is the name of the cluster, typed once more, where no machines are named: the whole cluster goes down.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_StorageReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StorageReference names a TalosStorage.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosStorage.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
 			},
 		},
 	}
@@ -4715,6 +6839,767 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref common.ReferenceCallb
 		},
 		Dependencies: []string{
 			v1.Condition{}.OpenAPIModelName(), v1alpha1.ControlPlaneCounts{}.OpenAPIModelName(), v1alpha1.ControlPlaneSlot{}.OpenAPIModelName(), v1alpha1.DiscoveryStatus{}.OpenAPIModelName(), v1alpha1.EtcdMember{}.OpenAPIModelName(), v1alpha1.MachineCounts{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatch(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatch is a piece of Talos machine configuration for some machines of a cluster. Patches are merged into what Ichor renders for a machine in the order of their priority, then of their names; where two set one field, the last one holds.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what is set, and on which machines.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what became of it, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosConfigPatchStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName(), v1alpha1.TalosConfigPatchStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatchList is a list of TalosConfigPatches.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the patches.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TalosConfigPatch{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosConfigPatch{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatchSpec is what is set, and on which machines. At least one of machine, cluster and documents is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"target": {
+						SchemaProps: spec.SchemaProps{
+							Description: "target chooses the machines.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PatchTarget{}.OpenAPIModelName()),
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priority orders patches: those with a low one are merged first, so that those with a high one have the last word; equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"disabled": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disabled leaves the patch out, as if it weren't there. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"machine": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machine is merged into the section \"machine\" of Talos' v1alpha1 configuration. Example: {sysctls: {net.core.somaxconn: \"4096\"}}",
+							Ref:         ref(v1alpha1.MachineSection{}.OpenAPIModelName()),
+						},
+					},
+					"cluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cluster is merged into the section \"cluster\" of Talos' v1alpha1 configuration. Example: {apiServer: {extraArgs: {event-ttl: 2h}}}",
+							Ref:         ref(v1alpha1.ClusterSection{}.OpenAPIModelName()),
+						},
+					},
+					"documents": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"kind",
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "documents are Talos' other configuration documents, each as Talos' own reference has it. A kind and name occurs once. Example: {apiVersion: v1alpha1, kind: UserVolumeConfig, name: data, provisioning: {minSize: 100GiB}}",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigDocument{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"secretValues": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"path",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "secretValues fill fields of machine, cluster and documents from Secrets when the configuration is rendered, so that the patch itself holds nothing that has to be kept secret. At most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SecretValue{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"target"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClusterSection{}.OpenAPIModelName(), v1alpha1.ConfigDocument{}.OpenAPIModelName(), v1alpha1.MachineSection{}.OpenAPIModelName(), v1alpha1.PatchTarget{}.OpenAPIModelName(), v1alpha1.SecretValue{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatchStatus is what became of a patch.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the patch is: Ready, Conflicting.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"machines": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machines counts the machines of the target by what became of the patch on them.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PatchCounts{}.OpenAPIModelName()),
+						},
+					},
+					"refusals": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"machine",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "refusals are the machines that can't have the patch, with the reason, at most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PatchRefusal{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1alpha1.PatchCounts{}.OpenAPIModelName(), v1alpha1.PatchRefusal{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosCredentialRequest asks for a short-lived client certificate of the Talos API. Creating one needs the verb \"request\" on \"taloscredentialrequests/role\" with the Talos role as resource name. The private key stays with whoever asks. The object goes an hour after the certificate has expired.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what is asked for. It can't be changed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosCredentialRequestSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status holds the certificate, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosCredentialRequestStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosCredentialRequestSpec{}.OpenAPIModelName(), v1alpha1.TalosCredentialRequestStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosCredentialRequestList is a list of TalosCredentialRequests.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the requests.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TalosCredentialRequest{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosCredentialRequest{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosCredentialRequestSpec is what is asked for.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRef is the cluster whose machines are to be reached.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterReference{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is os:reader, os:operator, os:etcd:backup or os:admin.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"ttl": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ttl is how long the certificate is good, 1m to 24h, for os:admin to 1h. Defaults to 1h.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"request": {
+						SchemaProps: spec.SchemaProps{
+							Description: "request is a PKCS #10 certificate signing request in PEM, signed with the key that it is for: Ed25519, ECDSA of 256 bits or more, or RSA of 2048 bits or more. Only its public key is used.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"requester": {
+						SchemaProps: spec.SchemaProps{
+							Description: "requester is who asked. Recorded by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CredentialRequester{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"clusterRef", "role", "request"},
+			},
+		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName(), v1alpha1.ClusterReference{}.OpenAPIModelName(), v1alpha1.CredentialRequester{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosCredentialRequestStatus holds the certificate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the request is: Issued, Failed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"certificate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificate is the client certificate in PEM. It is no secret.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"ca": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ca are the certificates in PEM of the authority that the machines' own are checked against.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"endpoints": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "endpoints are the addresses of control planes, for a talosconfig.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"expiresAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expiresAt is when the certificate ends.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosEtcdBackup takes snapshots of a cluster's etcd, by a schedule or when asked, encrypts them and keeps them in a TalosStorage. A backup counts once it was read back and its hashes were checked.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what is backed up, when, and for how long it is kept.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosEtcdBackupSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was done, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosEtcdBackupStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosEtcdBackupSpec{}.OpenAPIModelName(), v1alpha1.TalosEtcdBackupStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosEtcdBackupList is a list of TalosEtcdBackups.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the backups.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TalosEtcdBackup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosEtcdBackup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosEtcdBackupSpec is what is backed up, when, and for how long it is kept.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRef is the cluster whose etcd is backed up. Can't be changed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterReference{}.OpenAPIModelName()),
+						},
+					},
+					"storageRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "storageRef is the TalosStorage that the backups go to. Can't be changed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.StorageReference{}.OpenAPIModelName()),
+						},
+					},
+					"schedule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedule is when a backup is taken, as five cron fields: minute, hour, day of the month, month, day of the week. Empty: only when asked by backupRequest. Example, every six hours: 0 */6 * * *",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"timeZone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeZone is the name of the time zone of schedule in the IANA database, for instance Europe/Berlin. Defaults to UTC.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"suspend": {
+						SchemaProps: spec.SchemaProps{
+							Description: "suspend stops the schedule; backups that are asked for are taken. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"backupRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "backupRequest asks for a backup at once: whenever it is set to a text that differs from status.backupRequest, one is taken. Any text of up to 64 characters.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"retention": {
+						SchemaProps: spec.SchemaProps{
+							Description: "retention is how many backups are kept. The last verified one is never deleted.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BackupRetention{}.OpenAPIModelName()),
+						},
+					},
+					"encryption": {
+						SchemaProps: spec.SchemaProps{
+							Description: "encryption is how backups are encrypted before they leave the controller. A backup holds every Secret of the cluster, so there are none in plain.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BackupEncryption{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"clusterRef", "storageRef", "encryption"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BackupEncryption{}.OpenAPIModelName(), v1alpha1.BackupRetention{}.OpenAPIModelName(), v1alpha1.ClusterReference{}.OpenAPIModelName(), v1alpha1.StorageReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosEtcdBackupStatus is what was done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the backups are: Ready (the last one that was due is verified), Progressing.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"backupRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "backupRequest is the spec.backupRequest that was answered last.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nextScheduleTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nextScheduleTime is when the next backup is due; absent without schedule.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"lastVerifiedTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastVerifiedTime is when the newest verified backup was taken.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many backups there are in the storage.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"backups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"key",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "backups are the newest ones, newest first, at most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.EtcdBackupRecord{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName(), v1alpha1.EtcdBackupRecord{}.OpenAPIModelName()},
 	}
 }
 
@@ -5112,5 +7997,785 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref common.ReferenceCallb
 		},
 		Dependencies: []string{
 			v1.Condition{}.OpenAPIModelName(), v1alpha1.FingerprintRecord{}.OpenAPIModelName(), v1alpha1.MachineConfigStatus{}.OpenAPIModelName(), v1alpha1.MachineInventory{}.OpenAPIModelName(), v1alpha1.ProvisioningStatus{}.OpenAPIModelName(), v1alpha1.SettledVersions{}.OpenAPIModelName(), v1alpha1.SystemDisk{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosOperation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosOperation is one piece of work on the machines of a cluster that takes a while and can go wrong: an upgrade, a reboot, the rotation of a key. It is planned, then done one machine at a time, and stops where something isn't as it should be. At most one operation runs in a cluster; others wait in the order of their creation.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what is to be done. It can't be changed, but for suspend.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosOperationSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the plan and how far it got, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosOperationStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosOperationSpec{}.OpenAPIModelName(), v1alpha1.TalosOperationStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosOperationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosOperationList is a list of TalosOperations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the operations.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TalosOperation{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosOperation{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosOperationSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosOperationSpec is what is to be done. Exactly one of talosUpgrade, kubernetesUpgrade, ciliumUpgrade, ichorUpgrade, configRollout, reboot, shutdown, etcdRestore, rotateCA and rotateKey is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRef is the cluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterReference{}.OpenAPIModelName()),
+						},
+					},
+					"talosUpgrade": {
+						SchemaProps: spec.SchemaProps{
+							Description: "talosUpgrade installs another version of Talos.",
+							Ref:         ref(v1alpha1.TalosUpgrade{}.OpenAPIModelName()),
+						},
+					},
+					"kubernetesUpgrade": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kubernetesUpgrade moves the control plane's components and the kubelets to another version of Kubernetes.",
+							Ref:         ref(v1alpha1.KubernetesUpgrade{}.OpenAPIModelName()),
+						},
+					},
+					"ciliumUpgrade": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ciliumUpgrade moves Cilium to another version of its chart.",
+							Ref:         ref(v1alpha1.CiliumUpgrade{}.OpenAPIModelName()),
+						},
+					},
+					"ichorUpgrade": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ichorUpgrade moves Ichor itself to another version.",
+							Ref:         ref(v1alpha1.IchorUpgrade{}.OpenAPIModelName()),
+						},
+					},
+					"configRollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configRollout reboots the machines whose configuration waits for it. Example: {}",
+							Ref:         ref(v1alpha1.ConfigRollout{}.OpenAPIModelName()),
+						},
+					},
+					"reboot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reboot reboots machines. Example: {}",
+							Ref:         ref(v1alpha1.Reboot{}.OpenAPIModelName()),
+						},
+					},
+					"shutdown": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdown powers machines off: workers first, then control planes.",
+							Ref:         ref(v1alpha1.Shutdown{}.OpenAPIModelName()),
+						},
+					},
+					"etcdRestore": {
+						SchemaProps: spec.SchemaProps{
+							Description: "etcdRestore puts the cluster's etcd back to a backup.",
+							Ref:         ref(v1alpha1.EtcdRestore{}.OpenAPIModelName()),
+						},
+					},
+					"rotateCA": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rotateCA replaces a certificate authority, in phases in which both are trusted.",
+							Ref:         ref(v1alpha1.RotateCA{}.OpenAPIModelName()),
+						},
+					},
+					"rotateKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rotateKey replaces a key.",
+							Ref:         ref(v1alpha1.RotateKey{}.OpenAPIModelName()),
+						},
+					},
+					"machines": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machines are the machines that it is about. Absent: all of the cluster. Refused for kinds that are about the cluster as a whole: ciliumUpgrade, ichorUpgrade, etcdRestore, rotateCA and rotateKey.",
+							Ref:         ref(v1alpha1.OperationMachines{}.OpenAPIModelName()),
+						},
+					},
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "mode is Run, or Plan: the plan is written into the status and nothing is changed. Defaults to Run.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"gates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "gates must be open before each machine, besides those that Ichor has of its own (etcd and the previous machine are healthy, a snapshot of etcd is fresh). At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.OperationGate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"windows": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "windows are the times at which a machine may be begun; what was begun is finished after one ends, too. Empty: any time. At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.OperationWindow{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"drain": {
+						SchemaProps: spec.SchemaProps{
+							Description: "drain says how pods are moved away from a machine before it goes down.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.Drain{}.OpenAPIModelName()),
+						},
+					},
+					"suspend": {
+						SchemaProps: spec.SchemaProps{
+							Description: "suspend lets no further machine begin while it is true; the one that was begun is finished. The only field that can be changed. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"control": {
+						SchemaProps: spec.SchemaProps{
+							Description: "control holds what the subresources \"resume\" and \"cancel\" asked for. Only they change it.",
+							Ref:         ref(v1alpha1.OperationControl{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"clusterRef"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CiliumUpgrade{}.OpenAPIModelName(), v1alpha1.ClusterReference{}.OpenAPIModelName(), v1alpha1.ConfigRollout{}.OpenAPIModelName(), v1alpha1.Drain{}.OpenAPIModelName(), v1alpha1.EtcdRestore{}.OpenAPIModelName(), v1alpha1.IchorUpgrade{}.OpenAPIModelName(), v1alpha1.KubernetesUpgrade{}.OpenAPIModelName(), v1alpha1.OperationControl{}.OpenAPIModelName(), v1alpha1.OperationGate{}.OpenAPIModelName(), v1alpha1.OperationMachines{}.OpenAPIModelName(), v1alpha1.OperationWindow{}.OpenAPIModelName(), v1alpha1.Reboot{}.OpenAPIModelName(), v1alpha1.RotateCA{}.OpenAPIModelName(), v1alpha1.RotateKey{}.OpenAPIModelName(), v1alpha1.Shutdown{}.OpenAPIModelName(), v1alpha1.TalosUpgrade{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosOperationStatus is the plan of an operation and how far it got.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "phase is Pending, Queued, Waiting, Running, Paused, Succeeded, Failed or Cancelled.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says for people what happens now, or what it waits for.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"plan": {
+						SchemaProps: spec.SchemaProps{
+							Description: "plan is what is to be done, in order.",
+							Ref:         ref(v1alpha1.OperationPlan{}.OpenAPIModelName()),
+						},
+					},
+					"machines": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "machines are the machines of the plan with the step that each is at, in the plan's order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.OperationMachineStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"current": {
+						SchemaProps: spec.SchemaProps{
+							Description: "current is the name of the TalosMachine that is worked on; empty if none is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"done": {
+						SchemaProps: spec.SchemaProps{
+							Description: "done is how many machines are done.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"total": {
+						SchemaProps: spec.SchemaProps{
+							Description: "total is how many machines there are in the plan.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"handledResumeRequests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "handledResumeRequests is the spec.control.resumeRequests that were acted upon.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"startedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startedAt is when the first step began.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"finishedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "finishedAt is when the operation got to its final phase.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName(), v1alpha1.OperationMachineStatus{}.OpenAPIModelName(), v1alpha1.OperationPlan{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosStorage(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosStorage is a place for backups: a bucket of an S3-compatible server. Ichor tries it out with a small and with a two-part object before it trusts it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is where the bucket is and how to get in.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosStorageSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was observed, written by Ichor alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosStorageStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosStorageSpec{}.OpenAPIModelName(), v1alpha1.TalosStorageStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosStorageList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosStorageList is a list of TalosStorages.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the storages.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TalosStorage{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosStorage{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosStorageSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosStorageSpec is where the bucket is and how to get in.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"endpoint": {
+						SchemaProps: spec.SchemaProps{
+							Description: "endpoint is the server's URL, with https; without path, query and credentials. Example: https://s3.example.org:9000",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"bucket": {
+						SchemaProps: spec.SchemaProps{
+							Description: "bucket is the name of the bucket, which must exist.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"prefix": {
+						SchemaProps: spec.SchemaProps{
+							Description: "prefix of the keys of everything that Ichor writes, without slashes at its ends. Example: ichor/prod. Empty: none. Can't be changed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"region": {
+						SchemaProps: spec.SchemaProps{
+							Description: "region that requests are signed for. Defaults to us-east-1, which servers without regions take.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"addressing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "addressing is Path (https://host/bucket/key) or VirtualHost (https://bucket.host/key). Defaults to Path.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"checksums": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checksums is WhenRequired, or WhenSupported for buckets with Object Lock. Defaults to WhenRequired.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"credentialsSecretRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "credentialsSecretRef names the Secret in ichor-system with the keys accessKeyID and secretAccessKey.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.LocalSecretReference{}.OpenAPIModelName()),
+						},
+					},
+					"caBundle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "caBundle are the certificates in PEM that the server's certificate is checked against. Empty: those of the system. It is always checked. At most 64 KiB.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"checkRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checkRequest asks for a trial at once: whenever it is set to a text that differs from status.checkRequest, the bucket is tried out. Any text of up to 64 characters.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"endpoint", "bucket", "credentialsSecretRef"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.LocalSecretReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosStorageStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosStorageStatus is what was observed of a storage.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say how the storage is: Ready (objects were written, read back and deleted).",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"checkRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checkRequest is the spec.checkRequest that was answered last.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastCheckTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastCheckTime is when the bucket was tried out last.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosUpgrade(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosUpgrade installs another version of Talos.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version of Talos, for instance v1.14.6. Empty: the cluster's spec.talosVersion when the operation is planned.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"schematicID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schematicID is the Image Factory schematic to install, 64 hexadecimal digits. Empty: each machine keeps its own.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_UserCertificateRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserCertificateRequest asks for a client certificate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"request": {
+						SchemaProps: spec.SchemaProps{
+							Description: "request is a PKCS #10 certificate signing request in PEM, signed with the key that it is for. Only its public key is used; name and group are the person's.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"ttl": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ttl is how long the certificate is good, 10m to 720h. Kubernetes' signer may make it shorter. Defaults to 24h.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the user who asked. Recorded by the server.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when that was. Recorded by the server.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"request"},
+			},
+		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_UserPassword(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserPassword is how the server stores the password of an IchorUser: a hash, under a key of its own, named by the user's UID. No endpoint serves it; it is in this package because it is stored like everything else.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"hash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hash of the password in the PHC string format: the algorithm, its parameters, the salt and the hash.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"hash"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_UserPasswordList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserPasswordList is a list of UserPasswords.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the passwords.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.UserPassword{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.UserPassword{}.OpenAPIModelName()},
 	}
 }

@@ -34,6 +34,15 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TalosCluster{}, &TalosClusterList{},
 		&TalosMachine{}, &TalosMachineList{},
+		&TalosConfigPatch{}, &TalosConfigPatchList{},
+		&TalosOperation{}, &TalosOperationList{},
+		&TalosEtcdBackup{}, &TalosEtcdBackupList{},
+		&TalosStorage{}, &TalosStorageList{},
+		&MachineReclaim{}, &MachineReclaimList{},
+		&TalosCredentialRequest{}, &TalosCredentialRequestList{},
+		&IchorInstallation{}, &IchorInstallationList{},
+		&IchorUser{}, &IchorUserList{},
+		&UserPassword{}, &UserPasswordList{},
 	)
 	return nil
 }

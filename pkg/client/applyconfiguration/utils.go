@@ -18,10 +18,22 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=ichor.maesh.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("AgeEncryption"):
+		return &ichorv1alpha1.AgeEncryptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ApplyPolicy"):
 		return &ichorv1alpha1.ApplyPolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupEncryption"):
+		return &ichorv1alpha1.BackupEncryptionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupReference"):
+		return &ichorv1alpha1.BackupReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupRetention"):
+		return &ichorv1alpha1.BackupRetentionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CELGate"):
+		return &ichorv1alpha1.CELGateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Cilium"):
 		return &ichorv1alpha1.CiliumApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CiliumUpgrade"):
+		return &ichorv1alpha1.CiliumUpgradeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterNetwork"):
 		return &ichorv1alpha1.ClusterNetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterReference"):
@@ -38,6 +50,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.ControlPlaneSlotApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CPUInventory"):
 		return &ichorv1alpha1.CPUInventoryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CredentialRequester"):
+		return &ichorv1alpha1.CredentialRequesterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DiscoveredHost"):
 		return &ichorv1alpha1.DiscoveredHostApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Discovery"):
@@ -50,22 +64,56 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.DiskInventoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DiskMatch"):
 		return &ichorv1alpha1.DiskMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Drain"):
+		return &ichorv1alpha1.DrainApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Endpoint"):
 		return &ichorv1alpha1.EndpointApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdBackupRecord"):
+		return &ichorv1alpha1.EtcdBackupRecordApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMember"):
 		return &ichorv1alpha1.EtcdMemberApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdRestore"):
+		return &ichorv1alpha1.EtcdRestoreApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FingerprintRecord"):
 		return &ichorv1alpha1.FingerprintRecordApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GatewayReference"):
+		return &ichorv1alpha1.GatewayReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Hardening"):
 		return &ichorv1alpha1.HardeningApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorInstallation"):
+		return &ichorv1alpha1.IchorInstallationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorInstallationSpec"):
+		return &ichorv1alpha1.IchorInstallationSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorInstallationStatus"):
+		return &ichorv1alpha1.IchorInstallationStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorUpgrade"):
+		return &ichorv1alpha1.IchorUpgradeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorUser"):
+		return &ichorv1alpha1.IchorUserApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorUserSpec"):
+		return &ichorv1alpha1.IchorUserSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IchorUserStatus"):
+		return &ichorv1alpha1.IchorUserStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IdentityResolution"):
 		return &ichorv1alpha1.IdentityResolutionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Install"):
 		return &ichorv1alpha1.InstallApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InstallationImages"):
+		return &ichorv1alpha1.InstallationImagesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InstallationReplicas"):
+		return &ichorv1alpha1.InstallationReplicasApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InstallationUI"):
+		return &ichorv1alpha1.InstallationUIApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InterfaceMatch"):
 		return &ichorv1alpha1.InterfaceMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("JobGate"):
+		return &ichorv1alpha1.JobGateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesUpgrade"):
+		return &ichorv1alpha1.KubernetesUpgradeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LinkInventory"):
 		return &ichorv1alpha1.LinkInventoryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LocalSecretReference"):
+		return &ichorv1alpha1.LocalSecretReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MachineApproval"):
 		return &ichorv1alpha1.MachineApprovalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MachineConfigStatus"):
@@ -80,14 +128,58 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.MachineInventoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MachineNetwork"):
 		return &ichorv1alpha1.MachineNetworkApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MachineReclaim"):
+		return &ichorv1alpha1.MachineReclaimApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MachineReclaimSpec"):
+		return &ichorv1alpha1.MachineReclaimSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MachineReclaimStatus"):
+		return &ichorv1alpha1.MachineReclaimStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationCheck"):
+		return &ichorv1alpha1.OperationCheckApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationControl"):
+		return &ichorv1alpha1.OperationControlApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationGate"):
+		return &ichorv1alpha1.OperationGateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationMachines"):
+		return &ichorv1alpha1.OperationMachinesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationMachineStatus"):
+		return &ichorv1alpha1.OperationMachineStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationPlan"):
+		return &ichorv1alpha1.OperationPlanApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OperationWindow"):
+		return &ichorv1alpha1.OperationWindowApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PatchCounts"):
+		return &ichorv1alpha1.PatchCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PatchRefusal"):
+		return &ichorv1alpha1.PatchRefusalApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PatchTarget"):
+		return &ichorv1alpha1.PatchTargetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PlannedMachine"):
+		return &ichorv1alpha1.PlannedMachineApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProvisioningStatus"):
 		return &ichorv1alpha1.ProvisioningStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Reboot"):
+		return &ichorv1alpha1.RebootApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ReclaimDisk"):
+		return &ichorv1alpha1.ReclaimDiskApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Reprovision"):
 		return &ichorv1alpha1.ReprovisionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RotateCA"):
+		return &ichorv1alpha1.RotateCAApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RotateKey"):
+		return &ichorv1alpha1.RotateKeyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SecretKeyReference"):
+		return &ichorv1alpha1.SecretKeyReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &ichorv1alpha1.SecretReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SecretValue"):
+		return &ichorv1alpha1.SecretValueApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SettledVersions"):
 		return &ichorv1alpha1.SettledVersionsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Shutdown"):
+		return &ichorv1alpha1.ShutdownApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StorageReference"):
+		return &ichorv1alpha1.StorageReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SystemDisk"):
 		return &ichorv1alpha1.SystemDiskApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TalosCluster"):
@@ -96,12 +188,46 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.TalosClusterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TalosClusterStatus"):
 		return &ichorv1alpha1.TalosClusterStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosConfigPatch"):
+		return &ichorv1alpha1.TalosConfigPatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosConfigPatchSpec"):
+		return &ichorv1alpha1.TalosConfigPatchSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosConfigPatchStatus"):
+		return &ichorv1alpha1.TalosConfigPatchStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosCredentialRequest"):
+		return &ichorv1alpha1.TalosCredentialRequestApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosCredentialRequestSpec"):
+		return &ichorv1alpha1.TalosCredentialRequestSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosCredentialRequestStatus"):
+		return &ichorv1alpha1.TalosCredentialRequestStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosEtcdBackup"):
+		return &ichorv1alpha1.TalosEtcdBackupApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosEtcdBackupSpec"):
+		return &ichorv1alpha1.TalosEtcdBackupSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosEtcdBackupStatus"):
+		return &ichorv1alpha1.TalosEtcdBackupStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TalosMachine"):
 		return &ichorv1alpha1.TalosMachineApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TalosMachineSpec"):
 		return &ichorv1alpha1.TalosMachineSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TalosMachineStatus"):
 		return &ichorv1alpha1.TalosMachineStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosOperation"):
+		return &ichorv1alpha1.TalosOperationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosOperationSpec"):
+		return &ichorv1alpha1.TalosOperationSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosOperationStatus"):
+		return &ichorv1alpha1.TalosOperationStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosStorage"):
+		return &ichorv1alpha1.TalosStorageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosStorageSpec"):
+		return &ichorv1alpha1.TalosStorageSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosStorageStatus"):
+		return &ichorv1alpha1.TalosStorageStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TalosUpgrade"):
+		return &ichorv1alpha1.TalosUpgradeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("UserCertificateRequest"):
+		return &ichorv1alpha1.UserCertificateRequestApplyConfiguration{}
 
 	}
 	return nil

@@ -6,6 +6,7 @@ package fuzzer
 
 import (
 	"encoding/json"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -49,8 +50,60 @@ func Funcs(serializer.CodecFactory) []any {
 				fill(&s.Network.Addressing, ichor.AddressingStatic)
 			}
 		},
+		func(s *ichor.TalosConfigPatchSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fillPointer(&s.Priority, 7)
+		},
+		func(s *ichor.TalosOperationSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fill(&s.Mode, ichor.OperationModePlan)
+			fillPointer(&s.Drain.Timeout, metav1.Duration{Duration: time.Hour})
+			fillPointer(&s.Drain.SkipWaitForDeleteTimeout, metav1.Duration{Duration: time.Minute})
+			if s.Reboot != nil {
+				fill(&s.Reboot.Mode, ichor.RebootPowerCycle)
+			}
+			for i := range s.Gates {
+				fillPointer(&s.Gates[i].Timeout, metav1.Duration{Duration: time.Hour})
+			}
+			for i := range s.Windows {
+				fill(&s.Windows[i].TimeZone, "Europe/Berlin")
+			}
+		},
+		func(s *ichor.TalosEtcdBackupSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fill(&s.TimeZone, "Europe/Berlin")
+			fill(&s.Retention.Count, 3)
+		},
+		func(s *ichor.TalosStorageSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fill(&s.Region, "eu-central-1")
+			fill(&s.Addressing, ichor.BucketAddressingVirtualHost)
+			fill(&s.Checksums, ichor.ChecksumsWhenSupported)
+		},
+		func(s *ichor.TalosCredentialRequestSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fillPointer(&s.TTL, metav1.Duration{Duration: time.Minute})
+		},
+		func(s *ichor.IchorInstallationSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fillPointer(&s.Replicas.Controller, 3)
+			fillPointer(&s.Replicas.UI, 1)
+			fill(&s.UI.Exposure, ichor.ExposureIngress)
+		},
+		func(s *ichor.IchorUserSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			if s.CertificateRequest != nil {
+				fillPointer(&s.CertificateRequest.TTL, metav1.Duration{Duration: time.Hour})
+			}
+		},
 		func(o *ichor.JSONObject, c randfill.Continue) { o.Raw = object(c) },
 		func(o *v1alpha1.JSONObject, c randfill.Continue) { o.Raw = object(c) },
+		func(o *ichor.MachineSection, c randfill.Continue) { o.Raw = object(c) },
+		func(o *v1alpha1.MachineSection, c randfill.Continue) { o.Raw = object(c) },
+		func(o *ichor.ClusterSection, c randfill.Continue) { o.Raw = object(c) },
+		func(o *v1alpha1.ClusterSection, c randfill.Continue) { o.Raw = object(c) },
+		func(o *ichor.ConfigDocument, c randfill.Continue) { o.Raw = object(c) },
+		func(o *v1alpha1.ConfigDocument, c randfill.Continue) { o.Raw = object(c) },
 	}
 }
 
@@ -62,6 +115,12 @@ func object(c randfill.Continue) []byte {
 		panic(err) // these values always encode
 	}
 	return raw
+}
+
+func fillPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
 }
 
 func fill[T comparable](field *T, value T) {

@@ -61,7 +61,7 @@ var junkSerials = map[string]bool{
 // all zeros and all ones), or known as a vendor's default.
 func IsJunkUUID(text string) bool {
 	uuid := normalizeUUID(text)
-	if !isUUID(uuid) || junkUUIDs[uuid] {
+	if !IsUUID(uuid) || junkUUIDs[uuid] {
 		return true
 	}
 	digits := strings.ReplaceAll(uuid, "-", "")
@@ -82,8 +82,8 @@ func usableSerial(text string) string {
 
 func normalizeUUID(text string) string { return strings.ToLower(strings.TrimSpace(text)) }
 
-// isUUID tells whether a text in lower case is 8-4-4-4-12 hexadecimal digits.
-func isUUID(text string) bool {
+// IsUUID tells whether a text in lower case is 8-4-4-4-12 hexadecimal digits.
+func IsUUID(text string) bool {
 	if len(text) != 36 {
 		return false
 	}

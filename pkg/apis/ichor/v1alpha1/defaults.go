@@ -23,6 +23,20 @@ const (
 	DefaultDiscoveryInterval = 5 * time.Minute
 )
 
+// Defaults of the other kinds.
+const (
+	DefaultPatchPriority      = 100
+	DefaultGateTimeout        = 30 * time.Minute
+	DefaultDrainTimeout       = 10 * time.Minute
+	DefaultTimeZone           = "UTC"
+	DefaultRetentionCount     = 28
+	DefaultRegion             = "us-east-1"
+	DefaultCredentialTTL      = time.Hour
+	DefaultUserCertificateTTL = 24 * time.Hour
+	DefaultControllerReplicas = 2
+	DefaultUIReplicas         = 2
+)
+
 func addDefaultingFuncs(scheme *runtime.Scheme) error {
 	return RegisterDefaults(scheme)
 }
@@ -57,6 +71,65 @@ func SetDefaults_TalosMachineSpec(spec *TalosMachineSpec) {
 	setDefault(&spec.DeletionPolicy, DeletionReset)
 	if spec.Network != nil {
 		setDefault(&spec.Network.Addressing, AddressingDHCP)
+	}
+}
+
+// SetDefaults_TalosConfigPatchSpec fills what was left out of a patch.
+func SetDefaults_TalosConfigPatchSpec(spec *TalosConfigPatchSpec) {
+	setDefaultPointer(&spec.Priority, DefaultPatchPriority)
+}
+
+// SetDefaults_TalosOperationSpec fills what was left out of an operation.
+func SetDefaults_TalosOperationSpec(spec *TalosOperationSpec) {
+	setDefault(&spec.Mode, OperationModeRun)
+	setDefaultPointer(&spec.Drain.Timeout, metav1.Duration{Duration: DefaultDrainTimeout})
+	setDefaultPointer(&spec.Drain.SkipWaitForDeleteTimeout, metav1.Duration{})
+	if spec.Reboot != nil {
+		setDefault(&spec.Reboot.Mode, RebootDefault)
+	}
+	for i := range spec.Gates {
+		setDefaultPointer(&spec.Gates[i].Timeout, metav1.Duration{Duration: DefaultGateTimeout})
+	}
+	for i := range spec.Windows {
+		setDefault(&spec.Windows[i].TimeZone, DefaultTimeZone)
+	}
+}
+
+// SetDefaults_TalosEtcdBackupSpec fills what was left out of a backup.
+func SetDefaults_TalosEtcdBackupSpec(spec *TalosEtcdBackupSpec) {
+	setDefault(&spec.TimeZone, DefaultTimeZone)
+	setDefault(&spec.Retention.Count, DefaultRetentionCount)
+}
+
+// SetDefaults_TalosStorageSpec fills what was left out of a storage.
+func SetDefaults_TalosStorageSpec(spec *TalosStorageSpec) {
+	setDefault(&spec.Region, DefaultRegion)
+	setDefault(&spec.Addressing, BucketAddressingPath)
+	setDefault(&spec.Checksums, ChecksumsWhenRequired)
+}
+
+// SetDefaults_TalosCredentialRequestSpec fills what was left out of a request.
+func SetDefaults_TalosCredentialRequestSpec(spec *TalosCredentialRequestSpec) {
+	setDefaultPointer(&spec.TTL, metav1.Duration{Duration: DefaultCredentialTTL})
+}
+
+// SetDefaults_IchorInstallationSpec fills what was left out of an installation.
+func SetDefaults_IchorInstallationSpec(spec *IchorInstallationSpec) {
+	setDefaultPointer(&spec.Replicas.Controller, DefaultControllerReplicas)
+	setDefaultPointer(&spec.Replicas.UI, DefaultUIReplicas)
+	setDefault(&spec.UI.Exposure, ExposureClusterIP)
+}
+
+// SetDefaults_IchorUserSpec fills what was left out of a user.
+func SetDefaults_IchorUserSpec(spec *IchorUserSpec) {
+	if spec.CertificateRequest != nil {
+		setDefaultPointer(&spec.CertificateRequest.TTL, metav1.Duration{Duration: DefaultUserCertificateTTL})
+	}
+}
+
+func setDefaultPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	HoldApplyAnnotation = "ichor.maesh.dev/hold-apply"
 	// SystemNamespace holds Ichor's Secrets and Leases.
 	SystemNamespace = "ichor-system"
+	// InstallationName is the name of the one IchorInstallation.
+	InstallationName = "ichor"
 	// SecretsBundleKey is the key of the secrets bundle in the Secret that spec.secretsRef names.
 	SecretsBundleKey = "bundle.yaml"
 )
@@ -28,6 +30,9 @@ const (
 	VerbApprove = "approve"
 	// VerbRemove on talosmachines/removal lets a person delete an approved machine.
 	VerbRemove = "remove"
+	// VerbRequest on taloscredentialrequests/role, with a Talos role as resource name, lets a person ask for a client
+	// certificate of that role.
+	VerbRequest = "request"
 	// VerbConfigure on talosclusters/cni lets a person change the network plugin.
 	VerbConfigure = "configure"
 )
@@ -62,6 +67,12 @@ const (
 	ConditionDiscovered = "Discovered"
 	// ConditionSurplusControlPlane is True when more control planes are Ready than spec.controlPlane.count.
 	ConditionSurplusControlPlane = "SurplusControlPlane"
+)
+
+// Condition types of an IchorUser.
+const (
+	// ConditionPasswordSet tells whether the user has a password.
+	ConditionPasswordSet = "PasswordSet"
 )
 
 // Reasons of conditions. Each names the state for programs; the message tells a person what to do.
@@ -103,4 +114,5 @@ const (
 	ReasonWiped                = "Wiped"
 	ReasonConfirmationRequired = "ConfirmationRequired"
 	ReasonConflict             = "Conflict"
+	ReasonPasswordSet          = "PasswordSet"
 )

@@ -10,6 +10,7 @@ package v1alpha1
 import (
 	unsafe "unsafe"
 
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	ichor "maesh.dev/ichor/pkg/apis/ichor"
@@ -22,6 +23,16 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
+	if err := s.AddGeneratedConversionFunc((*AgeEncryption)(nil), (*ichor.AgeEncryption)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_AgeEncryption_To_ichor_AgeEncryption(a.(*AgeEncryption), b.(*ichor.AgeEncryption), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.AgeEncryption)(nil), (*AgeEncryption)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_AgeEncryption_To_v1alpha1_AgeEncryption(a.(*ichor.AgeEncryption), b.(*AgeEncryption), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ApplyPolicy)(nil), (*ichor.ApplyPolicy)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ApplyPolicy_To_ichor_ApplyPolicy(a.(*ApplyPolicy), b.(*ichor.ApplyPolicy), scope)
 	}); err != nil {
@@ -29,6 +40,46 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.ApplyPolicy)(nil), (*ApplyPolicy)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_ApplyPolicy_To_v1alpha1_ApplyPolicy(a.(*ichor.ApplyPolicy), b.(*ApplyPolicy), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*BackupEncryption)(nil), (*ichor.BackupEncryption)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_BackupEncryption_To_ichor_BackupEncryption(a.(*BackupEncryption), b.(*ichor.BackupEncryption), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.BackupEncryption)(nil), (*BackupEncryption)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_BackupEncryption_To_v1alpha1_BackupEncryption(a.(*ichor.BackupEncryption), b.(*BackupEncryption), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*BackupReference)(nil), (*ichor.BackupReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_BackupReference_To_ichor_BackupReference(a.(*BackupReference), b.(*ichor.BackupReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.BackupReference)(nil), (*BackupReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_BackupReference_To_v1alpha1_BackupReference(a.(*ichor.BackupReference), b.(*BackupReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*BackupRetention)(nil), (*ichor.BackupRetention)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_BackupRetention_To_ichor_BackupRetention(a.(*BackupRetention), b.(*ichor.BackupRetention), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.BackupRetention)(nil), (*BackupRetention)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_BackupRetention_To_v1alpha1_BackupRetention(a.(*ichor.BackupRetention), b.(*BackupRetention), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*CELGate)(nil), (*ichor.CELGate)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_CELGate_To_ichor_CELGate(a.(*CELGate), b.(*ichor.CELGate), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.CELGate)(nil), (*CELGate)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_CELGate_To_v1alpha1_CELGate(a.(*ichor.CELGate), b.(*CELGate), scope)
 	}); err != nil {
 		return err
 	}
@@ -62,6 +113,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*CiliumUpgrade)(nil), (*ichor.CiliumUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_CiliumUpgrade_To_ichor_CiliumUpgrade(a.(*CiliumUpgrade), b.(*ichor.CiliumUpgrade), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.CiliumUpgrade)(nil), (*CiliumUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_CiliumUpgrade_To_v1alpha1_CiliumUpgrade(a.(*ichor.CiliumUpgrade), b.(*CiliumUpgrade), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ClusterNetwork)(nil), (*ichor.ClusterNetwork)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ClusterNetwork_To_ichor_ClusterNetwork(a.(*ClusterNetwork), b.(*ichor.ClusterNetwork), scope)
 	}); err != nil {
@@ -82,6 +143,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*ClusterSection)(nil), (*ichor.ClusterSection)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ClusterSection_To_ichor_ClusterSection(a.(*ClusterSection), b.(*ichor.ClusterSection), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ClusterSection)(nil), (*ClusterSection)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ClusterSection_To_v1alpha1_ClusterSection(a.(*ichor.ClusterSection), b.(*ClusterSection), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ConfigDocument)(nil), (*ichor.ConfigDocument)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigDocument_To_ichor_ConfigDocument(a.(*ConfigDocument), b.(*ichor.ConfigDocument), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ConfigDocument)(nil), (*ConfigDocument)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ConfigDocument_To_v1alpha1_ConfigDocument(a.(*ichor.ConfigDocument), b.(*ConfigDocument), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ConfigDrift)(nil), (*ichor.ConfigDrift)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ConfigDrift_To_ichor_ConfigDrift(a.(*ConfigDrift), b.(*ichor.ConfigDrift), scope)
 	}); err != nil {
@@ -89,6 +170,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.ConfigDrift)(nil), (*ConfigDrift)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(a.(*ichor.ConfigDrift), b.(*ConfigDrift), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ConfigRollout)(nil), (*ichor.ConfigRollout)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(a.(*ConfigRollout), b.(*ichor.ConfigRollout), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ConfigRollout)(nil), (*ConfigRollout)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ConfigRollout_To_v1alpha1_ConfigRollout(a.(*ichor.ConfigRollout), b.(*ConfigRollout), scope)
 	}); err != nil {
 		return err
 	}
@@ -119,6 +210,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.ControlPlaneSlot)(nil), (*ControlPlaneSlot)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_ControlPlaneSlot_To_v1alpha1_ControlPlaneSlot(a.(*ichor.ControlPlaneSlot), b.(*ControlPlaneSlot), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*CredentialRequester)(nil), (*ichor.CredentialRequester)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_CredentialRequester_To_ichor_CredentialRequester(a.(*CredentialRequester), b.(*ichor.CredentialRequester), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.CredentialRequester)(nil), (*CredentialRequester)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_CredentialRequester_To_v1alpha1_CredentialRequester(a.(*ichor.CredentialRequester), b.(*CredentialRequester), scope)
 	}); err != nil {
 		return err
 	}
@@ -182,6 +283,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*Drain)(nil), (*ichor.Drain)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Drain_To_ichor_Drain(a.(*Drain), b.(*ichor.Drain), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.Drain)(nil), (*Drain)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_Drain_To_v1alpha1_Drain(a.(*ichor.Drain), b.(*Drain), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*Endpoint)(nil), (*ichor.Endpoint)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_Endpoint_To_ichor_Endpoint(a.(*Endpoint), b.(*ichor.Endpoint), scope)
 	}); err != nil {
@@ -189,6 +300,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.Endpoint)(nil), (*Endpoint)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_Endpoint_To_v1alpha1_Endpoint(a.(*ichor.Endpoint), b.(*Endpoint), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*EtcdBackupRecord)(nil), (*ichor.EtcdBackupRecord)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_EtcdBackupRecord_To_ichor_EtcdBackupRecord(a.(*EtcdBackupRecord), b.(*ichor.EtcdBackupRecord), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.EtcdBackupRecord)(nil), (*EtcdBackupRecord)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_EtcdBackupRecord_To_v1alpha1_EtcdBackupRecord(a.(*ichor.EtcdBackupRecord), b.(*EtcdBackupRecord), scope)
 	}); err != nil {
 		return err
 	}
@@ -202,6 +323,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*EtcdRestore)(nil), (*ichor.EtcdRestore)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_EtcdRestore_To_ichor_EtcdRestore(a.(*EtcdRestore), b.(*ichor.EtcdRestore), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.EtcdRestore)(nil), (*EtcdRestore)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(a.(*ichor.EtcdRestore), b.(*EtcdRestore), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*FingerprintRecord)(nil), (*ichor.FingerprintRecord)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_FingerprintRecord_To_ichor_FingerprintRecord(a.(*FingerprintRecord), b.(*ichor.FingerprintRecord), scope)
 	}); err != nil {
@@ -212,6 +343,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*GatewayReference)(nil), (*ichor.GatewayReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_GatewayReference_To_ichor_GatewayReference(a.(*GatewayReference), b.(*ichor.GatewayReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.GatewayReference)(nil), (*GatewayReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_GatewayReference_To_v1alpha1_GatewayReference(a.(*ichor.GatewayReference), b.(*GatewayReference), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*Hardening)(nil), (*ichor.Hardening)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_Hardening_To_ichor_Hardening(a.(*Hardening), b.(*ichor.Hardening), scope)
 	}); err != nil {
@@ -219,6 +360,96 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.Hardening)(nil), (*Hardening)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_Hardening_To_v1alpha1_Hardening(a.(*ichor.Hardening), b.(*Hardening), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorInstallation)(nil), (*ichor.IchorInstallation)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorInstallation_To_ichor_IchorInstallation(a.(*IchorInstallation), b.(*ichor.IchorInstallation), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorInstallation)(nil), (*IchorInstallation)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorInstallation_To_v1alpha1_IchorInstallation(a.(*ichor.IchorInstallation), b.(*IchorInstallation), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorInstallationList)(nil), (*ichor.IchorInstallationList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorInstallationList_To_ichor_IchorInstallationList(a.(*IchorInstallationList), b.(*ichor.IchorInstallationList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorInstallationList)(nil), (*IchorInstallationList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorInstallationList_To_v1alpha1_IchorInstallationList(a.(*ichor.IchorInstallationList), b.(*IchorInstallationList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorInstallationSpec)(nil), (*ichor.IchorInstallationSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorInstallationSpec_To_ichor_IchorInstallationSpec(a.(*IchorInstallationSpec), b.(*ichor.IchorInstallationSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorInstallationSpec)(nil), (*IchorInstallationSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorInstallationSpec_To_v1alpha1_IchorInstallationSpec(a.(*ichor.IchorInstallationSpec), b.(*IchorInstallationSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorInstallationStatus)(nil), (*ichor.IchorInstallationStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorInstallationStatus_To_ichor_IchorInstallationStatus(a.(*IchorInstallationStatus), b.(*ichor.IchorInstallationStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorInstallationStatus)(nil), (*IchorInstallationStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorInstallationStatus_To_v1alpha1_IchorInstallationStatus(a.(*ichor.IchorInstallationStatus), b.(*IchorInstallationStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorUpgrade)(nil), (*ichor.IchorUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorUpgrade_To_ichor_IchorUpgrade(a.(*IchorUpgrade), b.(*ichor.IchorUpgrade), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorUpgrade)(nil), (*IchorUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorUpgrade_To_v1alpha1_IchorUpgrade(a.(*ichor.IchorUpgrade), b.(*IchorUpgrade), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorUser)(nil), (*ichor.IchorUser)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorUser_To_ichor_IchorUser(a.(*IchorUser), b.(*ichor.IchorUser), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorUser)(nil), (*IchorUser)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorUser_To_v1alpha1_IchorUser(a.(*ichor.IchorUser), b.(*IchorUser), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorUserList)(nil), (*ichor.IchorUserList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorUserList_To_ichor_IchorUserList(a.(*IchorUserList), b.(*ichor.IchorUserList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorUserList)(nil), (*IchorUserList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorUserList_To_v1alpha1_IchorUserList(a.(*ichor.IchorUserList), b.(*IchorUserList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorUserSpec)(nil), (*ichor.IchorUserSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorUserSpec_To_ichor_IchorUserSpec(a.(*IchorUserSpec), b.(*ichor.IchorUserSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorUserSpec)(nil), (*IchorUserSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorUserSpec_To_v1alpha1_IchorUserSpec(a.(*ichor.IchorUserSpec), b.(*IchorUserSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*IchorUserStatus)(nil), (*ichor.IchorUserStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_IchorUserStatus_To_ichor_IchorUserStatus(a.(*IchorUserStatus), b.(*ichor.IchorUserStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.IchorUserStatus)(nil), (*IchorUserStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_IchorUserStatus_To_v1alpha1_IchorUserStatus(a.(*ichor.IchorUserStatus), b.(*IchorUserStatus), scope)
 	}); err != nil {
 		return err
 	}
@@ -242,6 +473,36 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*InstallationImages)(nil), (*ichor.InstallationImages)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_InstallationImages_To_ichor_InstallationImages(a.(*InstallationImages), b.(*ichor.InstallationImages), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.InstallationImages)(nil), (*InstallationImages)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_InstallationImages_To_v1alpha1_InstallationImages(a.(*ichor.InstallationImages), b.(*InstallationImages), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*InstallationReplicas)(nil), (*ichor.InstallationReplicas)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_InstallationReplicas_To_ichor_InstallationReplicas(a.(*InstallationReplicas), b.(*ichor.InstallationReplicas), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.InstallationReplicas)(nil), (*InstallationReplicas)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_InstallationReplicas_To_v1alpha1_InstallationReplicas(a.(*ichor.InstallationReplicas), b.(*InstallationReplicas), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*InstallationUI)(nil), (*ichor.InstallationUI)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_InstallationUI_To_ichor_InstallationUI(a.(*InstallationUI), b.(*ichor.InstallationUI), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.InstallationUI)(nil), (*InstallationUI)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_InstallationUI_To_v1alpha1_InstallationUI(a.(*ichor.InstallationUI), b.(*InstallationUI), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*InterfaceMatch)(nil), (*ichor.InterfaceMatch)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_InterfaceMatch_To_ichor_InterfaceMatch(a.(*InterfaceMatch), b.(*ichor.InterfaceMatch), scope)
 	}); err != nil {
@@ -262,6 +523,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*JobGate)(nil), (*ichor.JobGate)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_JobGate_To_ichor_JobGate(a.(*JobGate), b.(*ichor.JobGate), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.JobGate)(nil), (*JobGate)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_JobGate_To_v1alpha1_JobGate(a.(*ichor.JobGate), b.(*JobGate), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*KubernetesUpgrade)(nil), (*ichor.KubernetesUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_KubernetesUpgrade_To_ichor_KubernetesUpgrade(a.(*KubernetesUpgrade), b.(*ichor.KubernetesUpgrade), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.KubernetesUpgrade)(nil), (*KubernetesUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_KubernetesUpgrade_To_v1alpha1_KubernetesUpgrade(a.(*ichor.KubernetesUpgrade), b.(*KubernetesUpgrade), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*LinkInventory)(nil), (*ichor.LinkInventory)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_LinkInventory_To_ichor_LinkInventory(a.(*LinkInventory), b.(*ichor.LinkInventory), scope)
 	}); err != nil {
@@ -269,6 +550,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.LinkInventory)(nil), (*LinkInventory)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_LinkInventory_To_v1alpha1_LinkInventory(a.(*ichor.LinkInventory), b.(*LinkInventory), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*LocalSecretReference)(nil), (*ichor.LocalSecretReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_LocalSecretReference_To_ichor_LocalSecretReference(a.(*LocalSecretReference), b.(*ichor.LocalSecretReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.LocalSecretReference)(nil), (*LocalSecretReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_LocalSecretReference_To_v1alpha1_LocalSecretReference(a.(*ichor.LocalSecretReference), b.(*LocalSecretReference), scope)
 	}); err != nil {
 		return err
 	}
@@ -342,6 +633,166 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*MachineReclaim)(nil), (*ichor.MachineReclaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MachineReclaim_To_ichor_MachineReclaim(a.(*MachineReclaim), b.(*ichor.MachineReclaim), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.MachineReclaim)(nil), (*MachineReclaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_MachineReclaim_To_v1alpha1_MachineReclaim(a.(*ichor.MachineReclaim), b.(*MachineReclaim), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*MachineReclaimList)(nil), (*ichor.MachineReclaimList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MachineReclaimList_To_ichor_MachineReclaimList(a.(*MachineReclaimList), b.(*ichor.MachineReclaimList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.MachineReclaimList)(nil), (*MachineReclaimList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_MachineReclaimList_To_v1alpha1_MachineReclaimList(a.(*ichor.MachineReclaimList), b.(*MachineReclaimList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*MachineReclaimSpec)(nil), (*ichor.MachineReclaimSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MachineReclaimSpec_To_ichor_MachineReclaimSpec(a.(*MachineReclaimSpec), b.(*ichor.MachineReclaimSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.MachineReclaimSpec)(nil), (*MachineReclaimSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_MachineReclaimSpec_To_v1alpha1_MachineReclaimSpec(a.(*ichor.MachineReclaimSpec), b.(*MachineReclaimSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*MachineReclaimStatus)(nil), (*ichor.MachineReclaimStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MachineReclaimStatus_To_ichor_MachineReclaimStatus(a.(*MachineReclaimStatus), b.(*ichor.MachineReclaimStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.MachineReclaimStatus)(nil), (*MachineReclaimStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_MachineReclaimStatus_To_v1alpha1_MachineReclaimStatus(a.(*ichor.MachineReclaimStatus), b.(*MachineReclaimStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*MachineSection)(nil), (*ichor.MachineSection)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MachineSection_To_ichor_MachineSection(a.(*MachineSection), b.(*ichor.MachineSection), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.MachineSection)(nil), (*MachineSection)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_MachineSection_To_v1alpha1_MachineSection(a.(*ichor.MachineSection), b.(*MachineSection), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationCheck)(nil), (*ichor.OperationCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationCheck_To_ichor_OperationCheck(a.(*OperationCheck), b.(*ichor.OperationCheck), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationCheck)(nil), (*OperationCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationCheck_To_v1alpha1_OperationCheck(a.(*ichor.OperationCheck), b.(*OperationCheck), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationControl)(nil), (*ichor.OperationControl)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationControl_To_ichor_OperationControl(a.(*OperationControl), b.(*ichor.OperationControl), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationControl)(nil), (*OperationControl)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationControl_To_v1alpha1_OperationControl(a.(*ichor.OperationControl), b.(*OperationControl), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationGate)(nil), (*ichor.OperationGate)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationGate_To_ichor_OperationGate(a.(*OperationGate), b.(*ichor.OperationGate), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationGate)(nil), (*OperationGate)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationGate_To_v1alpha1_OperationGate(a.(*ichor.OperationGate), b.(*OperationGate), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationMachineStatus)(nil), (*ichor.OperationMachineStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationMachineStatus_To_ichor_OperationMachineStatus(a.(*OperationMachineStatus), b.(*ichor.OperationMachineStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationMachineStatus)(nil), (*OperationMachineStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationMachineStatus_To_v1alpha1_OperationMachineStatus(a.(*ichor.OperationMachineStatus), b.(*OperationMachineStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationMachines)(nil), (*ichor.OperationMachines)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationMachines_To_ichor_OperationMachines(a.(*OperationMachines), b.(*ichor.OperationMachines), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationMachines)(nil), (*OperationMachines)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationMachines_To_v1alpha1_OperationMachines(a.(*ichor.OperationMachines), b.(*OperationMachines), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationPlan)(nil), (*ichor.OperationPlan)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationPlan_To_ichor_OperationPlan(a.(*OperationPlan), b.(*ichor.OperationPlan), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationPlan)(nil), (*OperationPlan)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationPlan_To_v1alpha1_OperationPlan(a.(*ichor.OperationPlan), b.(*OperationPlan), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*OperationWindow)(nil), (*ichor.OperationWindow)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_OperationWindow_To_ichor_OperationWindow(a.(*OperationWindow), b.(*ichor.OperationWindow), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.OperationWindow)(nil), (*OperationWindow)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_OperationWindow_To_v1alpha1_OperationWindow(a.(*ichor.OperationWindow), b.(*OperationWindow), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PatchCounts)(nil), (*ichor.PatchCounts)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PatchCounts_To_ichor_PatchCounts(a.(*PatchCounts), b.(*ichor.PatchCounts), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PatchCounts)(nil), (*PatchCounts)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PatchCounts_To_v1alpha1_PatchCounts(a.(*ichor.PatchCounts), b.(*PatchCounts), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PatchRefusal)(nil), (*ichor.PatchRefusal)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PatchRefusal_To_ichor_PatchRefusal(a.(*PatchRefusal), b.(*ichor.PatchRefusal), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PatchRefusal)(nil), (*PatchRefusal)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PatchRefusal_To_v1alpha1_PatchRefusal(a.(*ichor.PatchRefusal), b.(*PatchRefusal), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PatchTarget)(nil), (*ichor.PatchTarget)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PatchTarget_To_ichor_PatchTarget(a.(*PatchTarget), b.(*ichor.PatchTarget), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PatchTarget)(nil), (*PatchTarget)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PatchTarget_To_v1alpha1_PatchTarget(a.(*ichor.PatchTarget), b.(*PatchTarget), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PlannedMachine)(nil), (*ichor.PlannedMachine)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PlannedMachine_To_ichor_PlannedMachine(a.(*PlannedMachine), b.(*ichor.PlannedMachine), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PlannedMachine)(nil), (*PlannedMachine)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine(a.(*ichor.PlannedMachine), b.(*PlannedMachine), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ProvisioningStatus)(nil), (*ichor.ProvisioningStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ProvisioningStatus_To_ichor_ProvisioningStatus(a.(*ProvisioningStatus), b.(*ichor.ProvisioningStatus), scope)
 	}); err != nil {
@@ -349,6 +800,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.ProvisioningStatus)(nil), (*ProvisioningStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_ProvisioningStatus_To_v1alpha1_ProvisioningStatus(a.(*ichor.ProvisioningStatus), b.(*ProvisioningStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*Reboot)(nil), (*ichor.Reboot)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Reboot_To_ichor_Reboot(a.(*Reboot), b.(*ichor.Reboot), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.Reboot)(nil), (*Reboot)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_Reboot_To_v1alpha1_Reboot(a.(*ichor.Reboot), b.(*Reboot), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ReclaimDisk)(nil), (*ichor.ReclaimDisk)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ReclaimDisk_To_ichor_ReclaimDisk(a.(*ReclaimDisk), b.(*ichor.ReclaimDisk), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ReclaimDisk)(nil), (*ReclaimDisk)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk(a.(*ichor.ReclaimDisk), b.(*ReclaimDisk), scope)
 	}); err != nil {
 		return err
 	}
@@ -362,6 +833,36 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*RotateCA)(nil), (*ichor.RotateCA)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RotateCA_To_ichor_RotateCA(a.(*RotateCA), b.(*ichor.RotateCA), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.RotateCA)(nil), (*RotateCA)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_RotateCA_To_v1alpha1_RotateCA(a.(*ichor.RotateCA), b.(*RotateCA), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*RotateKey)(nil), (*ichor.RotateKey)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RotateKey_To_ichor_RotateKey(a.(*RotateKey), b.(*ichor.RotateKey), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.RotateKey)(nil), (*RotateKey)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_RotateKey_To_v1alpha1_RotateKey(a.(*ichor.RotateKey), b.(*RotateKey), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*SecretKeyReference)(nil), (*ichor.SecretKeyReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_SecretKeyReference_To_ichor_SecretKeyReference(a.(*SecretKeyReference), b.(*ichor.SecretKeyReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.SecretKeyReference)(nil), (*SecretKeyReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_SecretKeyReference_To_v1alpha1_SecretKeyReference(a.(*ichor.SecretKeyReference), b.(*SecretKeyReference), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*SecretReference)(nil), (*ichor.SecretReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_SecretReference_To_ichor_SecretReference(a.(*SecretReference), b.(*ichor.SecretReference), scope)
 	}); err != nil {
@@ -372,6 +873,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*SecretValue)(nil), (*ichor.SecretValue)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_SecretValue_To_ichor_SecretValue(a.(*SecretValue), b.(*ichor.SecretValue), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.SecretValue)(nil), (*SecretValue)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_SecretValue_To_v1alpha1_SecretValue(a.(*ichor.SecretValue), b.(*SecretValue), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*SettledVersions)(nil), (*ichor.SettledVersions)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_SettledVersions_To_ichor_SettledVersions(a.(*SettledVersions), b.(*ichor.SettledVersions), scope)
 	}); err != nil {
@@ -379,6 +890,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.SettledVersions)(nil), (*SettledVersions)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_SettledVersions_To_v1alpha1_SettledVersions(a.(*ichor.SettledVersions), b.(*SettledVersions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*Shutdown)(nil), (*ichor.Shutdown)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Shutdown_To_ichor_Shutdown(a.(*Shutdown), b.(*ichor.Shutdown), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.Shutdown)(nil), (*Shutdown)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_Shutdown_To_v1alpha1_Shutdown(a.(*ichor.Shutdown), b.(*Shutdown), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*StorageReference)(nil), (*ichor.StorageReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_StorageReference_To_ichor_StorageReference(a.(*StorageReference), b.(*ichor.StorageReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.StorageReference)(nil), (*StorageReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_StorageReference_To_v1alpha1_StorageReference(a.(*ichor.StorageReference), b.(*StorageReference), scope)
 	}); err != nil {
 		return err
 	}
@@ -432,6 +963,126 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatch)(nil), (*ichor.TalosConfigPatch)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatch_To_ichor_TalosConfigPatch(a.(*TalosConfigPatch), b.(*ichor.TalosConfigPatch), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatch)(nil), (*TalosConfigPatch)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatch_To_v1alpha1_TalosConfigPatch(a.(*ichor.TalosConfigPatch), b.(*TalosConfigPatch), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatchList)(nil), (*ichor.TalosConfigPatchList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatchList_To_ichor_TalosConfigPatchList(a.(*TalosConfigPatchList), b.(*ichor.TalosConfigPatchList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchList)(nil), (*TalosConfigPatchList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(a.(*ichor.TalosConfigPatchList), b.(*TalosConfigPatchList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatchSpec)(nil), (*ichor.TalosConfigPatchSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec(a.(*TalosConfigPatchSpec), b.(*ichor.TalosConfigPatchSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchSpec)(nil), (*TalosConfigPatchSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatchSpec_To_v1alpha1_TalosConfigPatchSpec(a.(*ichor.TalosConfigPatchSpec), b.(*TalosConfigPatchSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatchStatus)(nil), (*ichor.TalosConfigPatchStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatchStatus_To_ichor_TalosConfigPatchStatus(a.(*TalosConfigPatchStatus), b.(*ichor.TalosConfigPatchStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchStatus)(nil), (*TalosConfigPatchStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatchStatus_To_v1alpha1_TalosConfigPatchStatus(a.(*ichor.TalosConfigPatchStatus), b.(*TalosConfigPatchStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosCredentialRequest)(nil), (*ichor.TalosCredentialRequest)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosCredentialRequest_To_ichor_TalosCredentialRequest(a.(*TalosCredentialRequest), b.(*ichor.TalosCredentialRequest), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosCredentialRequest)(nil), (*TalosCredentialRequest)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosCredentialRequest_To_v1alpha1_TalosCredentialRequest(a.(*ichor.TalosCredentialRequest), b.(*TalosCredentialRequest), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosCredentialRequestList)(nil), (*ichor.TalosCredentialRequestList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosCredentialRequestList_To_ichor_TalosCredentialRequestList(a.(*TalosCredentialRequestList), b.(*ichor.TalosCredentialRequestList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosCredentialRequestList)(nil), (*TalosCredentialRequestList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosCredentialRequestList_To_v1alpha1_TalosCredentialRequestList(a.(*ichor.TalosCredentialRequestList), b.(*TalosCredentialRequestList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosCredentialRequestSpec)(nil), (*ichor.TalosCredentialRequestSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosCredentialRequestSpec_To_ichor_TalosCredentialRequestSpec(a.(*TalosCredentialRequestSpec), b.(*ichor.TalosCredentialRequestSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosCredentialRequestSpec)(nil), (*TalosCredentialRequestSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosCredentialRequestSpec_To_v1alpha1_TalosCredentialRequestSpec(a.(*ichor.TalosCredentialRequestSpec), b.(*TalosCredentialRequestSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosCredentialRequestStatus)(nil), (*ichor.TalosCredentialRequestStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosCredentialRequestStatus_To_ichor_TalosCredentialRequestStatus(a.(*TalosCredentialRequestStatus), b.(*ichor.TalosCredentialRequestStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosCredentialRequestStatus)(nil), (*TalosCredentialRequestStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosCredentialRequestStatus_To_v1alpha1_TalosCredentialRequestStatus(a.(*ichor.TalosCredentialRequestStatus), b.(*TalosCredentialRequestStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosEtcdBackup)(nil), (*ichor.TalosEtcdBackup)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosEtcdBackup_To_ichor_TalosEtcdBackup(a.(*TalosEtcdBackup), b.(*ichor.TalosEtcdBackup), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosEtcdBackup)(nil), (*TalosEtcdBackup)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosEtcdBackup_To_v1alpha1_TalosEtcdBackup(a.(*ichor.TalosEtcdBackup), b.(*TalosEtcdBackup), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosEtcdBackupList)(nil), (*ichor.TalosEtcdBackupList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosEtcdBackupList_To_ichor_TalosEtcdBackupList(a.(*TalosEtcdBackupList), b.(*ichor.TalosEtcdBackupList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosEtcdBackupList)(nil), (*TalosEtcdBackupList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosEtcdBackupList_To_v1alpha1_TalosEtcdBackupList(a.(*ichor.TalosEtcdBackupList), b.(*TalosEtcdBackupList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosEtcdBackupSpec)(nil), (*ichor.TalosEtcdBackupSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosEtcdBackupSpec_To_ichor_TalosEtcdBackupSpec(a.(*TalosEtcdBackupSpec), b.(*ichor.TalosEtcdBackupSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosEtcdBackupSpec)(nil), (*TalosEtcdBackupSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosEtcdBackupSpec_To_v1alpha1_TalosEtcdBackupSpec(a.(*ichor.TalosEtcdBackupSpec), b.(*TalosEtcdBackupSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosEtcdBackupStatus)(nil), (*ichor.TalosEtcdBackupStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosEtcdBackupStatus_To_ichor_TalosEtcdBackupStatus(a.(*TalosEtcdBackupStatus), b.(*ichor.TalosEtcdBackupStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosEtcdBackupStatus)(nil), (*TalosEtcdBackupStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosEtcdBackupStatus_To_v1alpha1_TalosEtcdBackupStatus(a.(*ichor.TalosEtcdBackupStatus), b.(*TalosEtcdBackupStatus), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*TalosMachine)(nil), (*ichor.TalosMachine)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_TalosMachine_To_ichor_TalosMachine(a.(*TalosMachine), b.(*ichor.TalosMachine), scope)
 	}); err != nil {
@@ -472,7 +1123,147 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*TalosOperation)(nil), (*ichor.TalosOperation)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosOperation_To_ichor_TalosOperation(a.(*TalosOperation), b.(*ichor.TalosOperation), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosOperation)(nil), (*TalosOperation)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosOperation_To_v1alpha1_TalosOperation(a.(*ichor.TalosOperation), b.(*TalosOperation), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosOperationList)(nil), (*ichor.TalosOperationList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosOperationList_To_ichor_TalosOperationList(a.(*TalosOperationList), b.(*ichor.TalosOperationList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosOperationList)(nil), (*TalosOperationList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosOperationList_To_v1alpha1_TalosOperationList(a.(*ichor.TalosOperationList), b.(*TalosOperationList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosOperationSpec)(nil), (*ichor.TalosOperationSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosOperationSpec_To_ichor_TalosOperationSpec(a.(*TalosOperationSpec), b.(*ichor.TalosOperationSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosOperationSpec)(nil), (*TalosOperationSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosOperationSpec_To_v1alpha1_TalosOperationSpec(a.(*ichor.TalosOperationSpec), b.(*TalosOperationSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosOperationStatus)(nil), (*ichor.TalosOperationStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosOperationStatus_To_ichor_TalosOperationStatus(a.(*TalosOperationStatus), b.(*ichor.TalosOperationStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosOperationStatus)(nil), (*TalosOperationStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosOperationStatus_To_v1alpha1_TalosOperationStatus(a.(*ichor.TalosOperationStatus), b.(*TalosOperationStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosStorage)(nil), (*ichor.TalosStorage)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosStorage_To_ichor_TalosStorage(a.(*TalosStorage), b.(*ichor.TalosStorage), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosStorage)(nil), (*TalosStorage)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosStorage_To_v1alpha1_TalosStorage(a.(*ichor.TalosStorage), b.(*TalosStorage), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosStorageList)(nil), (*ichor.TalosStorageList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosStorageList_To_ichor_TalosStorageList(a.(*TalosStorageList), b.(*ichor.TalosStorageList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosStorageList)(nil), (*TalosStorageList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosStorageList_To_v1alpha1_TalosStorageList(a.(*ichor.TalosStorageList), b.(*TalosStorageList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosStorageSpec)(nil), (*ichor.TalosStorageSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosStorageSpec_To_ichor_TalosStorageSpec(a.(*TalosStorageSpec), b.(*ichor.TalosStorageSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosStorageSpec)(nil), (*TalosStorageSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosStorageSpec_To_v1alpha1_TalosStorageSpec(a.(*ichor.TalosStorageSpec), b.(*TalosStorageSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosStorageStatus)(nil), (*ichor.TalosStorageStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosStorageStatus_To_ichor_TalosStorageStatus(a.(*TalosStorageStatus), b.(*ichor.TalosStorageStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosStorageStatus)(nil), (*TalosStorageStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosStorageStatus_To_v1alpha1_TalosStorageStatus(a.(*ichor.TalosStorageStatus), b.(*TalosStorageStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosUpgrade)(nil), (*ichor.TalosUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosUpgrade_To_ichor_TalosUpgrade(a.(*TalosUpgrade), b.(*ichor.TalosUpgrade), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosUpgrade)(nil), (*TalosUpgrade)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosUpgrade_To_v1alpha1_TalosUpgrade(a.(*ichor.TalosUpgrade), b.(*TalosUpgrade), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*UserCertificateRequest)(nil), (*ichor.UserCertificateRequest)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_UserCertificateRequest_To_ichor_UserCertificateRequest(a.(*UserCertificateRequest), b.(*ichor.UserCertificateRequest), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.UserCertificateRequest)(nil), (*UserCertificateRequest)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_UserCertificateRequest_To_v1alpha1_UserCertificateRequest(a.(*ichor.UserCertificateRequest), b.(*UserCertificateRequest), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*UserPassword)(nil), (*ichor.UserPassword)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_UserPassword_To_ichor_UserPassword(a.(*UserPassword), b.(*ichor.UserPassword), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.UserPassword)(nil), (*UserPassword)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_UserPassword_To_v1alpha1_UserPassword(a.(*ichor.UserPassword), b.(*UserPassword), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*UserPasswordList)(nil), (*ichor.UserPasswordList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_UserPasswordList_To_ichor_UserPasswordList(a.(*UserPasswordList), b.(*ichor.UserPasswordList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.UserPasswordList)(nil), (*UserPasswordList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_UserPasswordList_To_v1alpha1_UserPasswordList(a.(*ichor.UserPasswordList), b.(*UserPasswordList), scope)
+	}); err != nil {
+		return err
+	}
 	return nil
+}
+
+func autoConvert_v1alpha1_AgeEncryption_To_ichor_AgeEncryption(in *AgeEncryption, out *ichor.AgeEncryption, s conversion.Scope) error {
+	*out = *(*ichor.AgeEncryption)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_AgeEncryption_To_ichor_AgeEncryption is an autogenerated conversion function.
+func Convert_v1alpha1_AgeEncryption_To_ichor_AgeEncryption(in *AgeEncryption, out *ichor.AgeEncryption, s conversion.Scope) error {
+	return autoConvert_v1alpha1_AgeEncryption_To_ichor_AgeEncryption(in, out, s)
+}
+
+func autoConvert_ichor_AgeEncryption_To_v1alpha1_AgeEncryption(in *ichor.AgeEncryption, out *AgeEncryption, s conversion.Scope) error {
+	*out = *(*AgeEncryption)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_AgeEncryption_To_v1alpha1_AgeEncryption is an autogenerated conversion function.
+func Convert_ichor_AgeEncryption_To_v1alpha1_AgeEncryption(in *ichor.AgeEncryption, out *AgeEncryption, s conversion.Scope) error {
+	return autoConvert_ichor_AgeEncryption_To_v1alpha1_AgeEncryption(in, out, s)
 }
 
 func autoConvert_v1alpha1_ApplyPolicy_To_ichor_ApplyPolicy(in *ApplyPolicy, out *ichor.ApplyPolicy, s conversion.Scope) error {
@@ -493,6 +1284,86 @@ func autoConvert_ichor_ApplyPolicy_To_v1alpha1_ApplyPolicy(in *ichor.ApplyPolicy
 // Convert_ichor_ApplyPolicy_To_v1alpha1_ApplyPolicy is an autogenerated conversion function.
 func Convert_ichor_ApplyPolicy_To_v1alpha1_ApplyPolicy(in *ichor.ApplyPolicy, out *ApplyPolicy, s conversion.Scope) error {
 	return autoConvert_ichor_ApplyPolicy_To_v1alpha1_ApplyPolicy(in, out, s)
+}
+
+func autoConvert_v1alpha1_BackupEncryption_To_ichor_BackupEncryption(in *BackupEncryption, out *ichor.BackupEncryption, s conversion.Scope) error {
+	*out = *(*ichor.BackupEncryption)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_BackupEncryption_To_ichor_BackupEncryption is an autogenerated conversion function.
+func Convert_v1alpha1_BackupEncryption_To_ichor_BackupEncryption(in *BackupEncryption, out *ichor.BackupEncryption, s conversion.Scope) error {
+	return autoConvert_v1alpha1_BackupEncryption_To_ichor_BackupEncryption(in, out, s)
+}
+
+func autoConvert_ichor_BackupEncryption_To_v1alpha1_BackupEncryption(in *ichor.BackupEncryption, out *BackupEncryption, s conversion.Scope) error {
+	*out = *(*BackupEncryption)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_BackupEncryption_To_v1alpha1_BackupEncryption is an autogenerated conversion function.
+func Convert_ichor_BackupEncryption_To_v1alpha1_BackupEncryption(in *ichor.BackupEncryption, out *BackupEncryption, s conversion.Scope) error {
+	return autoConvert_ichor_BackupEncryption_To_v1alpha1_BackupEncryption(in, out, s)
+}
+
+func autoConvert_v1alpha1_BackupReference_To_ichor_BackupReference(in *BackupReference, out *ichor.BackupReference, s conversion.Scope) error {
+	*out = *(*ichor.BackupReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_BackupReference_To_ichor_BackupReference is an autogenerated conversion function.
+func Convert_v1alpha1_BackupReference_To_ichor_BackupReference(in *BackupReference, out *ichor.BackupReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_BackupReference_To_ichor_BackupReference(in, out, s)
+}
+
+func autoConvert_ichor_BackupReference_To_v1alpha1_BackupReference(in *ichor.BackupReference, out *BackupReference, s conversion.Scope) error {
+	*out = *(*BackupReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_BackupReference_To_v1alpha1_BackupReference is an autogenerated conversion function.
+func Convert_ichor_BackupReference_To_v1alpha1_BackupReference(in *ichor.BackupReference, out *BackupReference, s conversion.Scope) error {
+	return autoConvert_ichor_BackupReference_To_v1alpha1_BackupReference(in, out, s)
+}
+
+func autoConvert_v1alpha1_BackupRetention_To_ichor_BackupRetention(in *BackupRetention, out *ichor.BackupRetention, s conversion.Scope) error {
+	*out = *(*ichor.BackupRetention)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_BackupRetention_To_ichor_BackupRetention is an autogenerated conversion function.
+func Convert_v1alpha1_BackupRetention_To_ichor_BackupRetention(in *BackupRetention, out *ichor.BackupRetention, s conversion.Scope) error {
+	return autoConvert_v1alpha1_BackupRetention_To_ichor_BackupRetention(in, out, s)
+}
+
+func autoConvert_ichor_BackupRetention_To_v1alpha1_BackupRetention(in *ichor.BackupRetention, out *BackupRetention, s conversion.Scope) error {
+	*out = *(*BackupRetention)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_BackupRetention_To_v1alpha1_BackupRetention is an autogenerated conversion function.
+func Convert_ichor_BackupRetention_To_v1alpha1_BackupRetention(in *ichor.BackupRetention, out *BackupRetention, s conversion.Scope) error {
+	return autoConvert_ichor_BackupRetention_To_v1alpha1_BackupRetention(in, out, s)
+}
+
+func autoConvert_v1alpha1_CELGate_To_ichor_CELGate(in *CELGate, out *ichor.CELGate, s conversion.Scope) error {
+	*out = *(*ichor.CELGate)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_CELGate_To_ichor_CELGate is an autogenerated conversion function.
+func Convert_v1alpha1_CELGate_To_ichor_CELGate(in *CELGate, out *ichor.CELGate, s conversion.Scope) error {
+	return autoConvert_v1alpha1_CELGate_To_ichor_CELGate(in, out, s)
+}
+
+func autoConvert_ichor_CELGate_To_v1alpha1_CELGate(in *ichor.CELGate, out *CELGate, s conversion.Scope) error {
+	*out = *(*CELGate)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_CELGate_To_v1alpha1_CELGate is an autogenerated conversion function.
+func Convert_ichor_CELGate_To_v1alpha1_CELGate(in *ichor.CELGate, out *CELGate, s conversion.Scope) error {
+	return autoConvert_ichor_CELGate_To_v1alpha1_CELGate(in, out, s)
 }
 
 func autoConvert_v1alpha1_CNI_To_ichor_CNI(in *CNI, out *ichor.CNI, s conversion.Scope) error {
@@ -555,6 +1426,26 @@ func Convert_ichor_Cilium_To_v1alpha1_Cilium(in *ichor.Cilium, out *Cilium, s co
 	return autoConvert_ichor_Cilium_To_v1alpha1_Cilium(in, out, s)
 }
 
+func autoConvert_v1alpha1_CiliumUpgrade_To_ichor_CiliumUpgrade(in *CiliumUpgrade, out *ichor.CiliumUpgrade, s conversion.Scope) error {
+	*out = *(*ichor.CiliumUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_CiliumUpgrade_To_ichor_CiliumUpgrade is an autogenerated conversion function.
+func Convert_v1alpha1_CiliumUpgrade_To_ichor_CiliumUpgrade(in *CiliumUpgrade, out *ichor.CiliumUpgrade, s conversion.Scope) error {
+	return autoConvert_v1alpha1_CiliumUpgrade_To_ichor_CiliumUpgrade(in, out, s)
+}
+
+func autoConvert_ichor_CiliumUpgrade_To_v1alpha1_CiliumUpgrade(in *ichor.CiliumUpgrade, out *CiliumUpgrade, s conversion.Scope) error {
+	*out = *(*CiliumUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_CiliumUpgrade_To_v1alpha1_CiliumUpgrade is an autogenerated conversion function.
+func Convert_ichor_CiliumUpgrade_To_v1alpha1_CiliumUpgrade(in *ichor.CiliumUpgrade, out *CiliumUpgrade, s conversion.Scope) error {
+	return autoConvert_ichor_CiliumUpgrade_To_v1alpha1_CiliumUpgrade(in, out, s)
+}
+
 func autoConvert_v1alpha1_ClusterNetwork_To_ichor_ClusterNetwork(in *ClusterNetwork, out *ichor.ClusterNetwork, s conversion.Scope) error {
 	*out = *(*ichor.ClusterNetwork)(unsafe.Pointer(in))
 	return nil
@@ -595,6 +1486,46 @@ func Convert_ichor_ClusterReference_To_v1alpha1_ClusterReference(in *ichor.Clust
 	return autoConvert_ichor_ClusterReference_To_v1alpha1_ClusterReference(in, out, s)
 }
 
+func autoConvert_v1alpha1_ClusterSection_To_ichor_ClusterSection(in *ClusterSection, out *ichor.ClusterSection, s conversion.Scope) error {
+	out.Raw = *(*[]byte)(unsafe.Pointer(&in.Raw))
+	return nil
+}
+
+// Convert_v1alpha1_ClusterSection_To_ichor_ClusterSection is an autogenerated conversion function.
+func Convert_v1alpha1_ClusterSection_To_ichor_ClusterSection(in *ClusterSection, out *ichor.ClusterSection, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ClusterSection_To_ichor_ClusterSection(in, out, s)
+}
+
+func autoConvert_ichor_ClusterSection_To_v1alpha1_ClusterSection(in *ichor.ClusterSection, out *ClusterSection, s conversion.Scope) error {
+	out.Raw = *(*[]byte)(unsafe.Pointer(&in.Raw))
+	return nil
+}
+
+// Convert_ichor_ClusterSection_To_v1alpha1_ClusterSection is an autogenerated conversion function.
+func Convert_ichor_ClusterSection_To_v1alpha1_ClusterSection(in *ichor.ClusterSection, out *ClusterSection, s conversion.Scope) error {
+	return autoConvert_ichor_ClusterSection_To_v1alpha1_ClusterSection(in, out, s)
+}
+
+func autoConvert_v1alpha1_ConfigDocument_To_ichor_ConfigDocument(in *ConfigDocument, out *ichor.ConfigDocument, s conversion.Scope) error {
+	out.Raw = *(*[]byte)(unsafe.Pointer(&in.Raw))
+	return nil
+}
+
+// Convert_v1alpha1_ConfigDocument_To_ichor_ConfigDocument is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigDocument_To_ichor_ConfigDocument(in *ConfigDocument, out *ichor.ConfigDocument, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigDocument_To_ichor_ConfigDocument(in, out, s)
+}
+
+func autoConvert_ichor_ConfigDocument_To_v1alpha1_ConfigDocument(in *ichor.ConfigDocument, out *ConfigDocument, s conversion.Scope) error {
+	out.Raw = *(*[]byte)(unsafe.Pointer(&in.Raw))
+	return nil
+}
+
+// Convert_ichor_ConfigDocument_To_v1alpha1_ConfigDocument is an autogenerated conversion function.
+func Convert_ichor_ConfigDocument_To_v1alpha1_ConfigDocument(in *ichor.ConfigDocument, out *ConfigDocument, s conversion.Scope) error {
+	return autoConvert_ichor_ConfigDocument_To_v1alpha1_ConfigDocument(in, out, s)
+}
+
 func autoConvert_v1alpha1_ConfigDrift_To_ichor_ConfigDrift(in *ConfigDrift, out *ichor.ConfigDrift, s conversion.Scope) error {
 	*out = *(*ichor.ConfigDrift)(unsafe.Pointer(in))
 	return nil
@@ -613,6 +1544,26 @@ func autoConvert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(in *ichor.ConfigDrift
 // Convert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift is an autogenerated conversion function.
 func Convert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(in *ichor.ConfigDrift, out *ConfigDrift, s conversion.Scope) error {
 	return autoConvert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(in, out, s)
+}
+
+func autoConvert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(in *ConfigRollout, out *ichor.ConfigRollout, s conversion.Scope) error {
+	*out = *(*ichor.ConfigRollout)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(in *ConfigRollout, out *ichor.ConfigRollout, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(in, out, s)
+}
+
+func autoConvert_ichor_ConfigRollout_To_v1alpha1_ConfigRollout(in *ichor.ConfigRollout, out *ConfigRollout, s conversion.Scope) error {
+	*out = *(*ConfigRollout)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ConfigRollout_To_v1alpha1_ConfigRollout is an autogenerated conversion function.
+func Convert_ichor_ConfigRollout_To_v1alpha1_ConfigRollout(in *ichor.ConfigRollout, out *ConfigRollout, s conversion.Scope) error {
+	return autoConvert_ichor_ConfigRollout_To_v1alpha1_ConfigRollout(in, out, s)
 }
 
 func autoConvert_v1alpha1_ControlPlane_To_ichor_ControlPlane(in *ControlPlane, out *ichor.ControlPlane, s conversion.Scope) error {
@@ -673,6 +1624,26 @@ func autoConvert_ichor_ControlPlaneSlot_To_v1alpha1_ControlPlaneSlot(in *ichor.C
 // Convert_ichor_ControlPlaneSlot_To_v1alpha1_ControlPlaneSlot is an autogenerated conversion function.
 func Convert_ichor_ControlPlaneSlot_To_v1alpha1_ControlPlaneSlot(in *ichor.ControlPlaneSlot, out *ControlPlaneSlot, s conversion.Scope) error {
 	return autoConvert_ichor_ControlPlaneSlot_To_v1alpha1_ControlPlaneSlot(in, out, s)
+}
+
+func autoConvert_v1alpha1_CredentialRequester_To_ichor_CredentialRequester(in *CredentialRequester, out *ichor.CredentialRequester, s conversion.Scope) error {
+	*out = *(*ichor.CredentialRequester)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_CredentialRequester_To_ichor_CredentialRequester is an autogenerated conversion function.
+func Convert_v1alpha1_CredentialRequester_To_ichor_CredentialRequester(in *CredentialRequester, out *ichor.CredentialRequester, s conversion.Scope) error {
+	return autoConvert_v1alpha1_CredentialRequester_To_ichor_CredentialRequester(in, out, s)
+}
+
+func autoConvert_ichor_CredentialRequester_To_v1alpha1_CredentialRequester(in *ichor.CredentialRequester, out *CredentialRequester, s conversion.Scope) error {
+	*out = *(*CredentialRequester)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_CredentialRequester_To_v1alpha1_CredentialRequester is an autogenerated conversion function.
+func Convert_ichor_CredentialRequester_To_v1alpha1_CredentialRequester(in *ichor.CredentialRequester, out *CredentialRequester, s conversion.Scope) error {
+	return autoConvert_ichor_CredentialRequester_To_v1alpha1_CredentialRequester(in, out, s)
 }
 
 func autoConvert_v1alpha1_DiscoveredHost_To_ichor_DiscoveredHost(in *DiscoveredHost, out *ichor.DiscoveredHost, s conversion.Scope) error {
@@ -795,6 +1766,26 @@ func Convert_ichor_DiskMatch_To_v1alpha1_DiskMatch(in *ichor.DiskMatch, out *Dis
 	return autoConvert_ichor_DiskMatch_To_v1alpha1_DiskMatch(in, out, s)
 }
 
+func autoConvert_v1alpha1_Drain_To_ichor_Drain(in *Drain, out *ichor.Drain, s conversion.Scope) error {
+	*out = *(*ichor.Drain)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_Drain_To_ichor_Drain is an autogenerated conversion function.
+func Convert_v1alpha1_Drain_To_ichor_Drain(in *Drain, out *ichor.Drain, s conversion.Scope) error {
+	return autoConvert_v1alpha1_Drain_To_ichor_Drain(in, out, s)
+}
+
+func autoConvert_ichor_Drain_To_v1alpha1_Drain(in *ichor.Drain, out *Drain, s conversion.Scope) error {
+	*out = *(*Drain)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_Drain_To_v1alpha1_Drain is an autogenerated conversion function.
+func Convert_ichor_Drain_To_v1alpha1_Drain(in *ichor.Drain, out *Drain, s conversion.Scope) error {
+	return autoConvert_ichor_Drain_To_v1alpha1_Drain(in, out, s)
+}
+
 func autoConvert_v1alpha1_Endpoint_To_ichor_Endpoint(in *Endpoint, out *ichor.Endpoint, s conversion.Scope) error {
 	*out = *(*ichor.Endpoint)(unsafe.Pointer(in))
 	return nil
@@ -813,6 +1804,26 @@ func autoConvert_ichor_Endpoint_To_v1alpha1_Endpoint(in *ichor.Endpoint, out *En
 // Convert_ichor_Endpoint_To_v1alpha1_Endpoint is an autogenerated conversion function.
 func Convert_ichor_Endpoint_To_v1alpha1_Endpoint(in *ichor.Endpoint, out *Endpoint, s conversion.Scope) error {
 	return autoConvert_ichor_Endpoint_To_v1alpha1_Endpoint(in, out, s)
+}
+
+func autoConvert_v1alpha1_EtcdBackupRecord_To_ichor_EtcdBackupRecord(in *EtcdBackupRecord, out *ichor.EtcdBackupRecord, s conversion.Scope) error {
+	*out = *(*ichor.EtcdBackupRecord)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_EtcdBackupRecord_To_ichor_EtcdBackupRecord is an autogenerated conversion function.
+func Convert_v1alpha1_EtcdBackupRecord_To_ichor_EtcdBackupRecord(in *EtcdBackupRecord, out *ichor.EtcdBackupRecord, s conversion.Scope) error {
+	return autoConvert_v1alpha1_EtcdBackupRecord_To_ichor_EtcdBackupRecord(in, out, s)
+}
+
+func autoConvert_ichor_EtcdBackupRecord_To_v1alpha1_EtcdBackupRecord(in *ichor.EtcdBackupRecord, out *EtcdBackupRecord, s conversion.Scope) error {
+	*out = *(*EtcdBackupRecord)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_EtcdBackupRecord_To_v1alpha1_EtcdBackupRecord is an autogenerated conversion function.
+func Convert_ichor_EtcdBackupRecord_To_v1alpha1_EtcdBackupRecord(in *ichor.EtcdBackupRecord, out *EtcdBackupRecord, s conversion.Scope) error {
+	return autoConvert_ichor_EtcdBackupRecord_To_v1alpha1_EtcdBackupRecord(in, out, s)
 }
 
 func autoConvert_v1alpha1_EtcdMember_To_ichor_EtcdMember(in *EtcdMember, out *ichor.EtcdMember, s conversion.Scope) error {
@@ -835,6 +1846,26 @@ func Convert_ichor_EtcdMember_To_v1alpha1_EtcdMember(in *ichor.EtcdMember, out *
 	return autoConvert_ichor_EtcdMember_To_v1alpha1_EtcdMember(in, out, s)
 }
 
+func autoConvert_v1alpha1_EtcdRestore_To_ichor_EtcdRestore(in *EtcdRestore, out *ichor.EtcdRestore, s conversion.Scope) error {
+	*out = *(*ichor.EtcdRestore)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_EtcdRestore_To_ichor_EtcdRestore is an autogenerated conversion function.
+func Convert_v1alpha1_EtcdRestore_To_ichor_EtcdRestore(in *EtcdRestore, out *ichor.EtcdRestore, s conversion.Scope) error {
+	return autoConvert_v1alpha1_EtcdRestore_To_ichor_EtcdRestore(in, out, s)
+}
+
+func autoConvert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(in *ichor.EtcdRestore, out *EtcdRestore, s conversion.Scope) error {
+	*out = *(*EtcdRestore)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore is an autogenerated conversion function.
+func Convert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(in *ichor.EtcdRestore, out *EtcdRestore, s conversion.Scope) error {
+	return autoConvert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(in, out, s)
+}
+
 func autoConvert_v1alpha1_FingerprintRecord_To_ichor_FingerprintRecord(in *FingerprintRecord, out *ichor.FingerprintRecord, s conversion.Scope) error {
 	*out = *(*ichor.FingerprintRecord)(unsafe.Pointer(in))
 	return nil
@@ -855,6 +1886,26 @@ func Convert_ichor_FingerprintRecord_To_v1alpha1_FingerprintRecord(in *ichor.Fin
 	return autoConvert_ichor_FingerprintRecord_To_v1alpha1_FingerprintRecord(in, out, s)
 }
 
+func autoConvert_v1alpha1_GatewayReference_To_ichor_GatewayReference(in *GatewayReference, out *ichor.GatewayReference, s conversion.Scope) error {
+	*out = *(*ichor.GatewayReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_GatewayReference_To_ichor_GatewayReference is an autogenerated conversion function.
+func Convert_v1alpha1_GatewayReference_To_ichor_GatewayReference(in *GatewayReference, out *ichor.GatewayReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_GatewayReference_To_ichor_GatewayReference(in, out, s)
+}
+
+func autoConvert_ichor_GatewayReference_To_v1alpha1_GatewayReference(in *ichor.GatewayReference, out *GatewayReference, s conversion.Scope) error {
+	*out = *(*GatewayReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_GatewayReference_To_v1alpha1_GatewayReference is an autogenerated conversion function.
+func Convert_ichor_GatewayReference_To_v1alpha1_GatewayReference(in *ichor.GatewayReference, out *GatewayReference, s conversion.Scope) error {
+	return autoConvert_ichor_GatewayReference_To_v1alpha1_GatewayReference(in, out, s)
+}
+
 func autoConvert_v1alpha1_Hardening_To_ichor_Hardening(in *Hardening, out *ichor.Hardening, s conversion.Scope) error {
 	*out = *(*ichor.Hardening)(unsafe.Pointer(in))
 	return nil
@@ -873,6 +1924,224 @@ func autoConvert_ichor_Hardening_To_v1alpha1_Hardening(in *ichor.Hardening, out 
 // Convert_ichor_Hardening_To_v1alpha1_Hardening is an autogenerated conversion function.
 func Convert_ichor_Hardening_To_v1alpha1_Hardening(in *ichor.Hardening, out *Hardening, s conversion.Scope) error {
 	return autoConvert_ichor_Hardening_To_v1alpha1_Hardening(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorInstallation_To_ichor_IchorInstallation(in *IchorInstallation, out *ichor.IchorInstallation, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_IchorInstallationSpec_To_ichor_IchorInstallationSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_IchorInstallationStatus_To_ichor_IchorInstallationStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_IchorInstallation_To_ichor_IchorInstallation is an autogenerated conversion function.
+func Convert_v1alpha1_IchorInstallation_To_ichor_IchorInstallation(in *IchorInstallation, out *ichor.IchorInstallation, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorInstallation_To_ichor_IchorInstallation(in, out, s)
+}
+
+func autoConvert_ichor_IchorInstallation_To_v1alpha1_IchorInstallation(in *ichor.IchorInstallation, out *IchorInstallation, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_IchorInstallationSpec_To_v1alpha1_IchorInstallationSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_IchorInstallationStatus_To_v1alpha1_IchorInstallationStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_IchorInstallation_To_v1alpha1_IchorInstallation is an autogenerated conversion function.
+func Convert_ichor_IchorInstallation_To_v1alpha1_IchorInstallation(in *ichor.IchorInstallation, out *IchorInstallation, s conversion.Scope) error {
+	return autoConvert_ichor_IchorInstallation_To_v1alpha1_IchorInstallation(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorInstallationList_To_ichor_IchorInstallationList(in *IchorInstallationList, out *ichor.IchorInstallationList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.IchorInstallation)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_IchorInstallationList_To_ichor_IchorInstallationList is an autogenerated conversion function.
+func Convert_v1alpha1_IchorInstallationList_To_ichor_IchorInstallationList(in *IchorInstallationList, out *ichor.IchorInstallationList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorInstallationList_To_ichor_IchorInstallationList(in, out, s)
+}
+
+func autoConvert_ichor_IchorInstallationList_To_v1alpha1_IchorInstallationList(in *ichor.IchorInstallationList, out *IchorInstallationList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]IchorInstallation)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_IchorInstallationList_To_v1alpha1_IchorInstallationList is an autogenerated conversion function.
+func Convert_ichor_IchorInstallationList_To_v1alpha1_IchorInstallationList(in *ichor.IchorInstallationList, out *IchorInstallationList, s conversion.Scope) error {
+	return autoConvert_ichor_IchorInstallationList_To_v1alpha1_IchorInstallationList(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorInstallationSpec_To_ichor_IchorInstallationSpec(in *IchorInstallationSpec, out *ichor.IchorInstallationSpec, s conversion.Scope) error {
+	*out = *(*ichor.IchorInstallationSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_IchorInstallationSpec_To_ichor_IchorInstallationSpec is an autogenerated conversion function.
+func Convert_v1alpha1_IchorInstallationSpec_To_ichor_IchorInstallationSpec(in *IchorInstallationSpec, out *ichor.IchorInstallationSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorInstallationSpec_To_ichor_IchorInstallationSpec(in, out, s)
+}
+
+func autoConvert_ichor_IchorInstallationSpec_To_v1alpha1_IchorInstallationSpec(in *ichor.IchorInstallationSpec, out *IchorInstallationSpec, s conversion.Scope) error {
+	*out = *(*IchorInstallationSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_IchorInstallationSpec_To_v1alpha1_IchorInstallationSpec is an autogenerated conversion function.
+func Convert_ichor_IchorInstallationSpec_To_v1alpha1_IchorInstallationSpec(in *ichor.IchorInstallationSpec, out *IchorInstallationSpec, s conversion.Scope) error {
+	return autoConvert_ichor_IchorInstallationSpec_To_v1alpha1_IchorInstallationSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorInstallationStatus_To_ichor_IchorInstallationStatus(in *IchorInstallationStatus, out *ichor.IchorInstallationStatus, s conversion.Scope) error {
+	*out = *(*ichor.IchorInstallationStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_IchorInstallationStatus_To_ichor_IchorInstallationStatus is an autogenerated conversion function.
+func Convert_v1alpha1_IchorInstallationStatus_To_ichor_IchorInstallationStatus(in *IchorInstallationStatus, out *ichor.IchorInstallationStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorInstallationStatus_To_ichor_IchorInstallationStatus(in, out, s)
+}
+
+func autoConvert_ichor_IchorInstallationStatus_To_v1alpha1_IchorInstallationStatus(in *ichor.IchorInstallationStatus, out *IchorInstallationStatus, s conversion.Scope) error {
+	*out = *(*IchorInstallationStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_IchorInstallationStatus_To_v1alpha1_IchorInstallationStatus is an autogenerated conversion function.
+func Convert_ichor_IchorInstallationStatus_To_v1alpha1_IchorInstallationStatus(in *ichor.IchorInstallationStatus, out *IchorInstallationStatus, s conversion.Scope) error {
+	return autoConvert_ichor_IchorInstallationStatus_To_v1alpha1_IchorInstallationStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorUpgrade_To_ichor_IchorUpgrade(in *IchorUpgrade, out *ichor.IchorUpgrade, s conversion.Scope) error {
+	*out = *(*ichor.IchorUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_IchorUpgrade_To_ichor_IchorUpgrade is an autogenerated conversion function.
+func Convert_v1alpha1_IchorUpgrade_To_ichor_IchorUpgrade(in *IchorUpgrade, out *ichor.IchorUpgrade, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorUpgrade_To_ichor_IchorUpgrade(in, out, s)
+}
+
+func autoConvert_ichor_IchorUpgrade_To_v1alpha1_IchorUpgrade(in *ichor.IchorUpgrade, out *IchorUpgrade, s conversion.Scope) error {
+	*out = *(*IchorUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_IchorUpgrade_To_v1alpha1_IchorUpgrade is an autogenerated conversion function.
+func Convert_ichor_IchorUpgrade_To_v1alpha1_IchorUpgrade(in *ichor.IchorUpgrade, out *IchorUpgrade, s conversion.Scope) error {
+	return autoConvert_ichor_IchorUpgrade_To_v1alpha1_IchorUpgrade(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorUser_To_ichor_IchorUser(in *IchorUser, out *ichor.IchorUser, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_IchorUserSpec_To_ichor_IchorUserSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_IchorUserStatus_To_ichor_IchorUserStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_IchorUser_To_ichor_IchorUser is an autogenerated conversion function.
+func Convert_v1alpha1_IchorUser_To_ichor_IchorUser(in *IchorUser, out *ichor.IchorUser, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorUser_To_ichor_IchorUser(in, out, s)
+}
+
+func autoConvert_ichor_IchorUser_To_v1alpha1_IchorUser(in *ichor.IchorUser, out *IchorUser, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_IchorUserSpec_To_v1alpha1_IchorUserSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_IchorUserStatus_To_v1alpha1_IchorUserStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_IchorUser_To_v1alpha1_IchorUser is an autogenerated conversion function.
+func Convert_ichor_IchorUser_To_v1alpha1_IchorUser(in *ichor.IchorUser, out *IchorUser, s conversion.Scope) error {
+	return autoConvert_ichor_IchorUser_To_v1alpha1_IchorUser(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorUserList_To_ichor_IchorUserList(in *IchorUserList, out *ichor.IchorUserList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.IchorUser)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_IchorUserList_To_ichor_IchorUserList is an autogenerated conversion function.
+func Convert_v1alpha1_IchorUserList_To_ichor_IchorUserList(in *IchorUserList, out *ichor.IchorUserList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorUserList_To_ichor_IchorUserList(in, out, s)
+}
+
+func autoConvert_ichor_IchorUserList_To_v1alpha1_IchorUserList(in *ichor.IchorUserList, out *IchorUserList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]IchorUser)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_IchorUserList_To_v1alpha1_IchorUserList is an autogenerated conversion function.
+func Convert_ichor_IchorUserList_To_v1alpha1_IchorUserList(in *ichor.IchorUserList, out *IchorUserList, s conversion.Scope) error {
+	return autoConvert_ichor_IchorUserList_To_v1alpha1_IchorUserList(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorUserSpec_To_ichor_IchorUserSpec(in *IchorUserSpec, out *ichor.IchorUserSpec, s conversion.Scope) error {
+	*out = *(*ichor.IchorUserSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_IchorUserSpec_To_ichor_IchorUserSpec is an autogenerated conversion function.
+func Convert_v1alpha1_IchorUserSpec_To_ichor_IchorUserSpec(in *IchorUserSpec, out *ichor.IchorUserSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorUserSpec_To_ichor_IchorUserSpec(in, out, s)
+}
+
+func autoConvert_ichor_IchorUserSpec_To_v1alpha1_IchorUserSpec(in *ichor.IchorUserSpec, out *IchorUserSpec, s conversion.Scope) error {
+	*out = *(*IchorUserSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_IchorUserSpec_To_v1alpha1_IchorUserSpec is an autogenerated conversion function.
+func Convert_ichor_IchorUserSpec_To_v1alpha1_IchorUserSpec(in *ichor.IchorUserSpec, out *IchorUserSpec, s conversion.Scope) error {
+	return autoConvert_ichor_IchorUserSpec_To_v1alpha1_IchorUserSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_IchorUserStatus_To_ichor_IchorUserStatus(in *IchorUserStatus, out *ichor.IchorUserStatus, s conversion.Scope) error {
+	out.ObservedGeneration = in.ObservedGeneration
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.PasswordChangedAt = (*v1.Time)(unsafe.Pointer(in.PasswordChangedAt))
+	out.LastLoginTime = (*v1.Time)(unsafe.Pointer(in.LastLoginTime))
+	out.Certificate = *(*[]byte)(unsafe.Pointer(&in.Certificate))
+	out.CertificateExpiresAt = (*v1.Time)(unsafe.Pointer(in.CertificateExpiresAt))
+	return nil
+}
+
+// Convert_v1alpha1_IchorUserStatus_To_ichor_IchorUserStatus is an autogenerated conversion function.
+func Convert_v1alpha1_IchorUserStatus_To_ichor_IchorUserStatus(in *IchorUserStatus, out *ichor.IchorUserStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_IchorUserStatus_To_ichor_IchorUserStatus(in, out, s)
+}
+
+func autoConvert_ichor_IchorUserStatus_To_v1alpha1_IchorUserStatus(in *ichor.IchorUserStatus, out *IchorUserStatus, s conversion.Scope) error {
+	out.ObservedGeneration = in.ObservedGeneration
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.PasswordChangedAt = (*v1.Time)(unsafe.Pointer(in.PasswordChangedAt))
+	out.LastLoginTime = (*v1.Time)(unsafe.Pointer(in.LastLoginTime))
+	out.Certificate = *(*[]byte)(unsafe.Pointer(&in.Certificate))
+	out.CertificateExpiresAt = (*v1.Time)(unsafe.Pointer(in.CertificateExpiresAt))
+	return nil
+}
+
+// Convert_ichor_IchorUserStatus_To_v1alpha1_IchorUserStatus is an autogenerated conversion function.
+func Convert_ichor_IchorUserStatus_To_v1alpha1_IchorUserStatus(in *ichor.IchorUserStatus, out *IchorUserStatus, s conversion.Scope) error {
+	return autoConvert_ichor_IchorUserStatus_To_v1alpha1_IchorUserStatus(in, out, s)
 }
 
 func autoConvert_v1alpha1_IdentityResolution_To_ichor_IdentityResolution(in *IdentityResolution, out *ichor.IdentityResolution, s conversion.Scope) error {
@@ -915,6 +2184,66 @@ func Convert_ichor_Install_To_v1alpha1_Install(in *ichor.Install, out *Install, 
 	return autoConvert_ichor_Install_To_v1alpha1_Install(in, out, s)
 }
 
+func autoConvert_v1alpha1_InstallationImages_To_ichor_InstallationImages(in *InstallationImages, out *ichor.InstallationImages, s conversion.Scope) error {
+	*out = *(*ichor.InstallationImages)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_InstallationImages_To_ichor_InstallationImages is an autogenerated conversion function.
+func Convert_v1alpha1_InstallationImages_To_ichor_InstallationImages(in *InstallationImages, out *ichor.InstallationImages, s conversion.Scope) error {
+	return autoConvert_v1alpha1_InstallationImages_To_ichor_InstallationImages(in, out, s)
+}
+
+func autoConvert_ichor_InstallationImages_To_v1alpha1_InstallationImages(in *ichor.InstallationImages, out *InstallationImages, s conversion.Scope) error {
+	*out = *(*InstallationImages)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_InstallationImages_To_v1alpha1_InstallationImages is an autogenerated conversion function.
+func Convert_ichor_InstallationImages_To_v1alpha1_InstallationImages(in *ichor.InstallationImages, out *InstallationImages, s conversion.Scope) error {
+	return autoConvert_ichor_InstallationImages_To_v1alpha1_InstallationImages(in, out, s)
+}
+
+func autoConvert_v1alpha1_InstallationReplicas_To_ichor_InstallationReplicas(in *InstallationReplicas, out *ichor.InstallationReplicas, s conversion.Scope) error {
+	*out = *(*ichor.InstallationReplicas)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_InstallationReplicas_To_ichor_InstallationReplicas is an autogenerated conversion function.
+func Convert_v1alpha1_InstallationReplicas_To_ichor_InstallationReplicas(in *InstallationReplicas, out *ichor.InstallationReplicas, s conversion.Scope) error {
+	return autoConvert_v1alpha1_InstallationReplicas_To_ichor_InstallationReplicas(in, out, s)
+}
+
+func autoConvert_ichor_InstallationReplicas_To_v1alpha1_InstallationReplicas(in *ichor.InstallationReplicas, out *InstallationReplicas, s conversion.Scope) error {
+	*out = *(*InstallationReplicas)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_InstallationReplicas_To_v1alpha1_InstallationReplicas is an autogenerated conversion function.
+func Convert_ichor_InstallationReplicas_To_v1alpha1_InstallationReplicas(in *ichor.InstallationReplicas, out *InstallationReplicas, s conversion.Scope) error {
+	return autoConvert_ichor_InstallationReplicas_To_v1alpha1_InstallationReplicas(in, out, s)
+}
+
+func autoConvert_v1alpha1_InstallationUI_To_ichor_InstallationUI(in *InstallationUI, out *ichor.InstallationUI, s conversion.Scope) error {
+	*out = *(*ichor.InstallationUI)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_InstallationUI_To_ichor_InstallationUI is an autogenerated conversion function.
+func Convert_v1alpha1_InstallationUI_To_ichor_InstallationUI(in *InstallationUI, out *ichor.InstallationUI, s conversion.Scope) error {
+	return autoConvert_v1alpha1_InstallationUI_To_ichor_InstallationUI(in, out, s)
+}
+
+func autoConvert_ichor_InstallationUI_To_v1alpha1_InstallationUI(in *ichor.InstallationUI, out *InstallationUI, s conversion.Scope) error {
+	*out = *(*InstallationUI)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_InstallationUI_To_v1alpha1_InstallationUI is an autogenerated conversion function.
+func Convert_ichor_InstallationUI_To_v1alpha1_InstallationUI(in *ichor.InstallationUI, out *InstallationUI, s conversion.Scope) error {
+	return autoConvert_ichor_InstallationUI_To_v1alpha1_InstallationUI(in, out, s)
+}
+
 func autoConvert_v1alpha1_InterfaceMatch_To_ichor_InterfaceMatch(in *InterfaceMatch, out *ichor.InterfaceMatch, s conversion.Scope) error {
 	*out = *(*ichor.InterfaceMatch)(unsafe.Pointer(in))
 	return nil
@@ -955,6 +2284,46 @@ func Convert_ichor_JSONObject_To_v1alpha1_JSONObject(in *ichor.JSONObject, out *
 	return autoConvert_ichor_JSONObject_To_v1alpha1_JSONObject(in, out, s)
 }
 
+func autoConvert_v1alpha1_JobGate_To_ichor_JobGate(in *JobGate, out *ichor.JobGate, s conversion.Scope) error {
+	*out = *(*ichor.JobGate)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_JobGate_To_ichor_JobGate is an autogenerated conversion function.
+func Convert_v1alpha1_JobGate_To_ichor_JobGate(in *JobGate, out *ichor.JobGate, s conversion.Scope) error {
+	return autoConvert_v1alpha1_JobGate_To_ichor_JobGate(in, out, s)
+}
+
+func autoConvert_ichor_JobGate_To_v1alpha1_JobGate(in *ichor.JobGate, out *JobGate, s conversion.Scope) error {
+	*out = *(*JobGate)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_JobGate_To_v1alpha1_JobGate is an autogenerated conversion function.
+func Convert_ichor_JobGate_To_v1alpha1_JobGate(in *ichor.JobGate, out *JobGate, s conversion.Scope) error {
+	return autoConvert_ichor_JobGate_To_v1alpha1_JobGate(in, out, s)
+}
+
+func autoConvert_v1alpha1_KubernetesUpgrade_To_ichor_KubernetesUpgrade(in *KubernetesUpgrade, out *ichor.KubernetesUpgrade, s conversion.Scope) error {
+	*out = *(*ichor.KubernetesUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_KubernetesUpgrade_To_ichor_KubernetesUpgrade is an autogenerated conversion function.
+func Convert_v1alpha1_KubernetesUpgrade_To_ichor_KubernetesUpgrade(in *KubernetesUpgrade, out *ichor.KubernetesUpgrade, s conversion.Scope) error {
+	return autoConvert_v1alpha1_KubernetesUpgrade_To_ichor_KubernetesUpgrade(in, out, s)
+}
+
+func autoConvert_ichor_KubernetesUpgrade_To_v1alpha1_KubernetesUpgrade(in *ichor.KubernetesUpgrade, out *KubernetesUpgrade, s conversion.Scope) error {
+	*out = *(*KubernetesUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_KubernetesUpgrade_To_v1alpha1_KubernetesUpgrade is an autogenerated conversion function.
+func Convert_ichor_KubernetesUpgrade_To_v1alpha1_KubernetesUpgrade(in *ichor.KubernetesUpgrade, out *KubernetesUpgrade, s conversion.Scope) error {
+	return autoConvert_ichor_KubernetesUpgrade_To_v1alpha1_KubernetesUpgrade(in, out, s)
+}
+
 func autoConvert_v1alpha1_LinkInventory_To_ichor_LinkInventory(in *LinkInventory, out *ichor.LinkInventory, s conversion.Scope) error {
 	*out = *(*ichor.LinkInventory)(unsafe.Pointer(in))
 	return nil
@@ -973,6 +2342,26 @@ func autoConvert_ichor_LinkInventory_To_v1alpha1_LinkInventory(in *ichor.LinkInv
 // Convert_ichor_LinkInventory_To_v1alpha1_LinkInventory is an autogenerated conversion function.
 func Convert_ichor_LinkInventory_To_v1alpha1_LinkInventory(in *ichor.LinkInventory, out *LinkInventory, s conversion.Scope) error {
 	return autoConvert_ichor_LinkInventory_To_v1alpha1_LinkInventory(in, out, s)
+}
+
+func autoConvert_v1alpha1_LocalSecretReference_To_ichor_LocalSecretReference(in *LocalSecretReference, out *ichor.LocalSecretReference, s conversion.Scope) error {
+	*out = *(*ichor.LocalSecretReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_LocalSecretReference_To_ichor_LocalSecretReference is an autogenerated conversion function.
+func Convert_v1alpha1_LocalSecretReference_To_ichor_LocalSecretReference(in *LocalSecretReference, out *ichor.LocalSecretReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_LocalSecretReference_To_ichor_LocalSecretReference(in, out, s)
+}
+
+func autoConvert_ichor_LocalSecretReference_To_v1alpha1_LocalSecretReference(in *ichor.LocalSecretReference, out *LocalSecretReference, s conversion.Scope) error {
+	*out = *(*LocalSecretReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_LocalSecretReference_To_v1alpha1_LocalSecretReference is an autogenerated conversion function.
+func Convert_ichor_LocalSecretReference_To_v1alpha1_LocalSecretReference(in *ichor.LocalSecretReference, out *LocalSecretReference, s conversion.Scope) error {
+	return autoConvert_ichor_LocalSecretReference_To_v1alpha1_LocalSecretReference(in, out, s)
 }
 
 func autoConvert_v1alpha1_MachineApproval_To_ichor_MachineApproval(in *MachineApproval, out *ichor.MachineApproval, s conversion.Scope) error {
@@ -1115,6 +2504,340 @@ func Convert_ichor_MachineNetwork_To_v1alpha1_MachineNetwork(in *ichor.MachineNe
 	return autoConvert_ichor_MachineNetwork_To_v1alpha1_MachineNetwork(in, out, s)
 }
 
+func autoConvert_v1alpha1_MachineReclaim_To_ichor_MachineReclaim(in *MachineReclaim, out *ichor.MachineReclaim, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_MachineReclaimSpec_To_ichor_MachineReclaimSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_MachineReclaimStatus_To_ichor_MachineReclaimStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_MachineReclaim_To_ichor_MachineReclaim is an autogenerated conversion function.
+func Convert_v1alpha1_MachineReclaim_To_ichor_MachineReclaim(in *MachineReclaim, out *ichor.MachineReclaim, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MachineReclaim_To_ichor_MachineReclaim(in, out, s)
+}
+
+func autoConvert_ichor_MachineReclaim_To_v1alpha1_MachineReclaim(in *ichor.MachineReclaim, out *MachineReclaim, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_MachineReclaimSpec_To_v1alpha1_MachineReclaimSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_MachineReclaimStatus_To_v1alpha1_MachineReclaimStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_MachineReclaim_To_v1alpha1_MachineReclaim is an autogenerated conversion function.
+func Convert_ichor_MachineReclaim_To_v1alpha1_MachineReclaim(in *ichor.MachineReclaim, out *MachineReclaim, s conversion.Scope) error {
+	return autoConvert_ichor_MachineReclaim_To_v1alpha1_MachineReclaim(in, out, s)
+}
+
+func autoConvert_v1alpha1_MachineReclaimList_To_ichor_MachineReclaimList(in *MachineReclaimList, out *ichor.MachineReclaimList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.MachineReclaim)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_MachineReclaimList_To_ichor_MachineReclaimList is an autogenerated conversion function.
+func Convert_v1alpha1_MachineReclaimList_To_ichor_MachineReclaimList(in *MachineReclaimList, out *ichor.MachineReclaimList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MachineReclaimList_To_ichor_MachineReclaimList(in, out, s)
+}
+
+func autoConvert_ichor_MachineReclaimList_To_v1alpha1_MachineReclaimList(in *ichor.MachineReclaimList, out *MachineReclaimList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]MachineReclaim)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_MachineReclaimList_To_v1alpha1_MachineReclaimList is an autogenerated conversion function.
+func Convert_ichor_MachineReclaimList_To_v1alpha1_MachineReclaimList(in *ichor.MachineReclaimList, out *MachineReclaimList, s conversion.Scope) error {
+	return autoConvert_ichor_MachineReclaimList_To_v1alpha1_MachineReclaimList(in, out, s)
+}
+
+func autoConvert_v1alpha1_MachineReclaimSpec_To_ichor_MachineReclaimSpec(in *MachineReclaimSpec, out *ichor.MachineReclaimSpec, s conversion.Scope) error {
+	*out = *(*ichor.MachineReclaimSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_MachineReclaimSpec_To_ichor_MachineReclaimSpec is an autogenerated conversion function.
+func Convert_v1alpha1_MachineReclaimSpec_To_ichor_MachineReclaimSpec(in *MachineReclaimSpec, out *ichor.MachineReclaimSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MachineReclaimSpec_To_ichor_MachineReclaimSpec(in, out, s)
+}
+
+func autoConvert_ichor_MachineReclaimSpec_To_v1alpha1_MachineReclaimSpec(in *ichor.MachineReclaimSpec, out *MachineReclaimSpec, s conversion.Scope) error {
+	*out = *(*MachineReclaimSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_MachineReclaimSpec_To_v1alpha1_MachineReclaimSpec is an autogenerated conversion function.
+func Convert_ichor_MachineReclaimSpec_To_v1alpha1_MachineReclaimSpec(in *ichor.MachineReclaimSpec, out *MachineReclaimSpec, s conversion.Scope) error {
+	return autoConvert_ichor_MachineReclaimSpec_To_v1alpha1_MachineReclaimSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_MachineReclaimStatus_To_ichor_MachineReclaimStatus(in *MachineReclaimStatus, out *ichor.MachineReclaimStatus, s conversion.Scope) error {
+	*out = *(*ichor.MachineReclaimStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_MachineReclaimStatus_To_ichor_MachineReclaimStatus is an autogenerated conversion function.
+func Convert_v1alpha1_MachineReclaimStatus_To_ichor_MachineReclaimStatus(in *MachineReclaimStatus, out *ichor.MachineReclaimStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MachineReclaimStatus_To_ichor_MachineReclaimStatus(in, out, s)
+}
+
+func autoConvert_ichor_MachineReclaimStatus_To_v1alpha1_MachineReclaimStatus(in *ichor.MachineReclaimStatus, out *MachineReclaimStatus, s conversion.Scope) error {
+	*out = *(*MachineReclaimStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_MachineReclaimStatus_To_v1alpha1_MachineReclaimStatus is an autogenerated conversion function.
+func Convert_ichor_MachineReclaimStatus_To_v1alpha1_MachineReclaimStatus(in *ichor.MachineReclaimStatus, out *MachineReclaimStatus, s conversion.Scope) error {
+	return autoConvert_ichor_MachineReclaimStatus_To_v1alpha1_MachineReclaimStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_MachineSection_To_ichor_MachineSection(in *MachineSection, out *ichor.MachineSection, s conversion.Scope) error {
+	out.Raw = *(*[]byte)(unsafe.Pointer(&in.Raw))
+	return nil
+}
+
+// Convert_v1alpha1_MachineSection_To_ichor_MachineSection is an autogenerated conversion function.
+func Convert_v1alpha1_MachineSection_To_ichor_MachineSection(in *MachineSection, out *ichor.MachineSection, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MachineSection_To_ichor_MachineSection(in, out, s)
+}
+
+func autoConvert_ichor_MachineSection_To_v1alpha1_MachineSection(in *ichor.MachineSection, out *MachineSection, s conversion.Scope) error {
+	out.Raw = *(*[]byte)(unsafe.Pointer(&in.Raw))
+	return nil
+}
+
+// Convert_ichor_MachineSection_To_v1alpha1_MachineSection is an autogenerated conversion function.
+func Convert_ichor_MachineSection_To_v1alpha1_MachineSection(in *ichor.MachineSection, out *MachineSection, s conversion.Scope) error {
+	return autoConvert_ichor_MachineSection_To_v1alpha1_MachineSection(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationCheck_To_ichor_OperationCheck(in *OperationCheck, out *ichor.OperationCheck, s conversion.Scope) error {
+	*out = *(*ichor.OperationCheck)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationCheck_To_ichor_OperationCheck is an autogenerated conversion function.
+func Convert_v1alpha1_OperationCheck_To_ichor_OperationCheck(in *OperationCheck, out *ichor.OperationCheck, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationCheck_To_ichor_OperationCheck(in, out, s)
+}
+
+func autoConvert_ichor_OperationCheck_To_v1alpha1_OperationCheck(in *ichor.OperationCheck, out *OperationCheck, s conversion.Scope) error {
+	*out = *(*OperationCheck)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationCheck_To_v1alpha1_OperationCheck is an autogenerated conversion function.
+func Convert_ichor_OperationCheck_To_v1alpha1_OperationCheck(in *ichor.OperationCheck, out *OperationCheck, s conversion.Scope) error {
+	return autoConvert_ichor_OperationCheck_To_v1alpha1_OperationCheck(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationControl_To_ichor_OperationControl(in *OperationControl, out *ichor.OperationControl, s conversion.Scope) error {
+	*out = *(*ichor.OperationControl)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationControl_To_ichor_OperationControl is an autogenerated conversion function.
+func Convert_v1alpha1_OperationControl_To_ichor_OperationControl(in *OperationControl, out *ichor.OperationControl, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationControl_To_ichor_OperationControl(in, out, s)
+}
+
+func autoConvert_ichor_OperationControl_To_v1alpha1_OperationControl(in *ichor.OperationControl, out *OperationControl, s conversion.Scope) error {
+	*out = *(*OperationControl)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationControl_To_v1alpha1_OperationControl is an autogenerated conversion function.
+func Convert_ichor_OperationControl_To_v1alpha1_OperationControl(in *ichor.OperationControl, out *OperationControl, s conversion.Scope) error {
+	return autoConvert_ichor_OperationControl_To_v1alpha1_OperationControl(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationGate_To_ichor_OperationGate(in *OperationGate, out *ichor.OperationGate, s conversion.Scope) error {
+	*out = *(*ichor.OperationGate)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationGate_To_ichor_OperationGate is an autogenerated conversion function.
+func Convert_v1alpha1_OperationGate_To_ichor_OperationGate(in *OperationGate, out *ichor.OperationGate, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationGate_To_ichor_OperationGate(in, out, s)
+}
+
+func autoConvert_ichor_OperationGate_To_v1alpha1_OperationGate(in *ichor.OperationGate, out *OperationGate, s conversion.Scope) error {
+	*out = *(*OperationGate)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationGate_To_v1alpha1_OperationGate is an autogenerated conversion function.
+func Convert_ichor_OperationGate_To_v1alpha1_OperationGate(in *ichor.OperationGate, out *OperationGate, s conversion.Scope) error {
+	return autoConvert_ichor_OperationGate_To_v1alpha1_OperationGate(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationMachineStatus_To_ichor_OperationMachineStatus(in *OperationMachineStatus, out *ichor.OperationMachineStatus, s conversion.Scope) error {
+	*out = *(*ichor.OperationMachineStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationMachineStatus_To_ichor_OperationMachineStatus is an autogenerated conversion function.
+func Convert_v1alpha1_OperationMachineStatus_To_ichor_OperationMachineStatus(in *OperationMachineStatus, out *ichor.OperationMachineStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationMachineStatus_To_ichor_OperationMachineStatus(in, out, s)
+}
+
+func autoConvert_ichor_OperationMachineStatus_To_v1alpha1_OperationMachineStatus(in *ichor.OperationMachineStatus, out *OperationMachineStatus, s conversion.Scope) error {
+	*out = *(*OperationMachineStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationMachineStatus_To_v1alpha1_OperationMachineStatus is an autogenerated conversion function.
+func Convert_ichor_OperationMachineStatus_To_v1alpha1_OperationMachineStatus(in *ichor.OperationMachineStatus, out *OperationMachineStatus, s conversion.Scope) error {
+	return autoConvert_ichor_OperationMachineStatus_To_v1alpha1_OperationMachineStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationMachines_To_ichor_OperationMachines(in *OperationMachines, out *ichor.OperationMachines, s conversion.Scope) error {
+	*out = *(*ichor.OperationMachines)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationMachines_To_ichor_OperationMachines is an autogenerated conversion function.
+func Convert_v1alpha1_OperationMachines_To_ichor_OperationMachines(in *OperationMachines, out *ichor.OperationMachines, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationMachines_To_ichor_OperationMachines(in, out, s)
+}
+
+func autoConvert_ichor_OperationMachines_To_v1alpha1_OperationMachines(in *ichor.OperationMachines, out *OperationMachines, s conversion.Scope) error {
+	*out = *(*OperationMachines)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationMachines_To_v1alpha1_OperationMachines is an autogenerated conversion function.
+func Convert_ichor_OperationMachines_To_v1alpha1_OperationMachines(in *ichor.OperationMachines, out *OperationMachines, s conversion.Scope) error {
+	return autoConvert_ichor_OperationMachines_To_v1alpha1_OperationMachines(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationPlan_To_ichor_OperationPlan(in *OperationPlan, out *ichor.OperationPlan, s conversion.Scope) error {
+	*out = *(*ichor.OperationPlan)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationPlan_To_ichor_OperationPlan is an autogenerated conversion function.
+func Convert_v1alpha1_OperationPlan_To_ichor_OperationPlan(in *OperationPlan, out *ichor.OperationPlan, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationPlan_To_ichor_OperationPlan(in, out, s)
+}
+
+func autoConvert_ichor_OperationPlan_To_v1alpha1_OperationPlan(in *ichor.OperationPlan, out *OperationPlan, s conversion.Scope) error {
+	*out = *(*OperationPlan)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationPlan_To_v1alpha1_OperationPlan is an autogenerated conversion function.
+func Convert_ichor_OperationPlan_To_v1alpha1_OperationPlan(in *ichor.OperationPlan, out *OperationPlan, s conversion.Scope) error {
+	return autoConvert_ichor_OperationPlan_To_v1alpha1_OperationPlan(in, out, s)
+}
+
+func autoConvert_v1alpha1_OperationWindow_To_ichor_OperationWindow(in *OperationWindow, out *ichor.OperationWindow, s conversion.Scope) error {
+	*out = *(*ichor.OperationWindow)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_OperationWindow_To_ichor_OperationWindow is an autogenerated conversion function.
+func Convert_v1alpha1_OperationWindow_To_ichor_OperationWindow(in *OperationWindow, out *ichor.OperationWindow, s conversion.Scope) error {
+	return autoConvert_v1alpha1_OperationWindow_To_ichor_OperationWindow(in, out, s)
+}
+
+func autoConvert_ichor_OperationWindow_To_v1alpha1_OperationWindow(in *ichor.OperationWindow, out *OperationWindow, s conversion.Scope) error {
+	*out = *(*OperationWindow)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_OperationWindow_To_v1alpha1_OperationWindow is an autogenerated conversion function.
+func Convert_ichor_OperationWindow_To_v1alpha1_OperationWindow(in *ichor.OperationWindow, out *OperationWindow, s conversion.Scope) error {
+	return autoConvert_ichor_OperationWindow_To_v1alpha1_OperationWindow(in, out, s)
+}
+
+func autoConvert_v1alpha1_PatchCounts_To_ichor_PatchCounts(in *PatchCounts, out *ichor.PatchCounts, s conversion.Scope) error {
+	*out = *(*ichor.PatchCounts)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PatchCounts_To_ichor_PatchCounts is an autogenerated conversion function.
+func Convert_v1alpha1_PatchCounts_To_ichor_PatchCounts(in *PatchCounts, out *ichor.PatchCounts, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PatchCounts_To_ichor_PatchCounts(in, out, s)
+}
+
+func autoConvert_ichor_PatchCounts_To_v1alpha1_PatchCounts(in *ichor.PatchCounts, out *PatchCounts, s conversion.Scope) error {
+	*out = *(*PatchCounts)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PatchCounts_To_v1alpha1_PatchCounts is an autogenerated conversion function.
+func Convert_ichor_PatchCounts_To_v1alpha1_PatchCounts(in *ichor.PatchCounts, out *PatchCounts, s conversion.Scope) error {
+	return autoConvert_ichor_PatchCounts_To_v1alpha1_PatchCounts(in, out, s)
+}
+
+func autoConvert_v1alpha1_PatchRefusal_To_ichor_PatchRefusal(in *PatchRefusal, out *ichor.PatchRefusal, s conversion.Scope) error {
+	*out = *(*ichor.PatchRefusal)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PatchRefusal_To_ichor_PatchRefusal is an autogenerated conversion function.
+func Convert_v1alpha1_PatchRefusal_To_ichor_PatchRefusal(in *PatchRefusal, out *ichor.PatchRefusal, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PatchRefusal_To_ichor_PatchRefusal(in, out, s)
+}
+
+func autoConvert_ichor_PatchRefusal_To_v1alpha1_PatchRefusal(in *ichor.PatchRefusal, out *PatchRefusal, s conversion.Scope) error {
+	*out = *(*PatchRefusal)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PatchRefusal_To_v1alpha1_PatchRefusal is an autogenerated conversion function.
+func Convert_ichor_PatchRefusal_To_v1alpha1_PatchRefusal(in *ichor.PatchRefusal, out *PatchRefusal, s conversion.Scope) error {
+	return autoConvert_ichor_PatchRefusal_To_v1alpha1_PatchRefusal(in, out, s)
+}
+
+func autoConvert_v1alpha1_PatchTarget_To_ichor_PatchTarget(in *PatchTarget, out *ichor.PatchTarget, s conversion.Scope) error {
+	*out = *(*ichor.PatchTarget)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PatchTarget_To_ichor_PatchTarget is an autogenerated conversion function.
+func Convert_v1alpha1_PatchTarget_To_ichor_PatchTarget(in *PatchTarget, out *ichor.PatchTarget, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PatchTarget_To_ichor_PatchTarget(in, out, s)
+}
+
+func autoConvert_ichor_PatchTarget_To_v1alpha1_PatchTarget(in *ichor.PatchTarget, out *PatchTarget, s conversion.Scope) error {
+	*out = *(*PatchTarget)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PatchTarget_To_v1alpha1_PatchTarget is an autogenerated conversion function.
+func Convert_ichor_PatchTarget_To_v1alpha1_PatchTarget(in *ichor.PatchTarget, out *PatchTarget, s conversion.Scope) error {
+	return autoConvert_ichor_PatchTarget_To_v1alpha1_PatchTarget(in, out, s)
+}
+
+func autoConvert_v1alpha1_PlannedMachine_To_ichor_PlannedMachine(in *PlannedMachine, out *ichor.PlannedMachine, s conversion.Scope) error {
+	*out = *(*ichor.PlannedMachine)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PlannedMachine_To_ichor_PlannedMachine is an autogenerated conversion function.
+func Convert_v1alpha1_PlannedMachine_To_ichor_PlannedMachine(in *PlannedMachine, out *ichor.PlannedMachine, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PlannedMachine_To_ichor_PlannedMachine(in, out, s)
+}
+
+func autoConvert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine(in *ichor.PlannedMachine, out *PlannedMachine, s conversion.Scope) error {
+	*out = *(*PlannedMachine)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine is an autogenerated conversion function.
+func Convert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine(in *ichor.PlannedMachine, out *PlannedMachine, s conversion.Scope) error {
+	return autoConvert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine(in, out, s)
+}
+
 func autoConvert_v1alpha1_ProvisioningStatus_To_ichor_ProvisioningStatus(in *ProvisioningStatus, out *ichor.ProvisioningStatus, s conversion.Scope) error {
 	*out = *(*ichor.ProvisioningStatus)(unsafe.Pointer(in))
 	return nil
@@ -1133,6 +2856,46 @@ func autoConvert_ichor_ProvisioningStatus_To_v1alpha1_ProvisioningStatus(in *ich
 // Convert_ichor_ProvisioningStatus_To_v1alpha1_ProvisioningStatus is an autogenerated conversion function.
 func Convert_ichor_ProvisioningStatus_To_v1alpha1_ProvisioningStatus(in *ichor.ProvisioningStatus, out *ProvisioningStatus, s conversion.Scope) error {
 	return autoConvert_ichor_ProvisioningStatus_To_v1alpha1_ProvisioningStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_Reboot_To_ichor_Reboot(in *Reboot, out *ichor.Reboot, s conversion.Scope) error {
+	*out = *(*ichor.Reboot)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_Reboot_To_ichor_Reboot is an autogenerated conversion function.
+func Convert_v1alpha1_Reboot_To_ichor_Reboot(in *Reboot, out *ichor.Reboot, s conversion.Scope) error {
+	return autoConvert_v1alpha1_Reboot_To_ichor_Reboot(in, out, s)
+}
+
+func autoConvert_ichor_Reboot_To_v1alpha1_Reboot(in *ichor.Reboot, out *Reboot, s conversion.Scope) error {
+	*out = *(*Reboot)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_Reboot_To_v1alpha1_Reboot is an autogenerated conversion function.
+func Convert_ichor_Reboot_To_v1alpha1_Reboot(in *ichor.Reboot, out *Reboot, s conversion.Scope) error {
+	return autoConvert_ichor_Reboot_To_v1alpha1_Reboot(in, out, s)
+}
+
+func autoConvert_v1alpha1_ReclaimDisk_To_ichor_ReclaimDisk(in *ReclaimDisk, out *ichor.ReclaimDisk, s conversion.Scope) error {
+	*out = *(*ichor.ReclaimDisk)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ReclaimDisk_To_ichor_ReclaimDisk is an autogenerated conversion function.
+func Convert_v1alpha1_ReclaimDisk_To_ichor_ReclaimDisk(in *ReclaimDisk, out *ichor.ReclaimDisk, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ReclaimDisk_To_ichor_ReclaimDisk(in, out, s)
+}
+
+func autoConvert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk(in *ichor.ReclaimDisk, out *ReclaimDisk, s conversion.Scope) error {
+	*out = *(*ReclaimDisk)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk is an autogenerated conversion function.
+func Convert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk(in *ichor.ReclaimDisk, out *ReclaimDisk, s conversion.Scope) error {
+	return autoConvert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk(in, out, s)
 }
 
 func autoConvert_v1alpha1_Reprovision_To_ichor_Reprovision(in *Reprovision, out *ichor.Reprovision, s conversion.Scope) error {
@@ -1155,6 +2918,66 @@ func Convert_ichor_Reprovision_To_v1alpha1_Reprovision(in *ichor.Reprovision, ou
 	return autoConvert_ichor_Reprovision_To_v1alpha1_Reprovision(in, out, s)
 }
 
+func autoConvert_v1alpha1_RotateCA_To_ichor_RotateCA(in *RotateCA, out *ichor.RotateCA, s conversion.Scope) error {
+	*out = *(*ichor.RotateCA)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_RotateCA_To_ichor_RotateCA is an autogenerated conversion function.
+func Convert_v1alpha1_RotateCA_To_ichor_RotateCA(in *RotateCA, out *ichor.RotateCA, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RotateCA_To_ichor_RotateCA(in, out, s)
+}
+
+func autoConvert_ichor_RotateCA_To_v1alpha1_RotateCA(in *ichor.RotateCA, out *RotateCA, s conversion.Scope) error {
+	*out = *(*RotateCA)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_RotateCA_To_v1alpha1_RotateCA is an autogenerated conversion function.
+func Convert_ichor_RotateCA_To_v1alpha1_RotateCA(in *ichor.RotateCA, out *RotateCA, s conversion.Scope) error {
+	return autoConvert_ichor_RotateCA_To_v1alpha1_RotateCA(in, out, s)
+}
+
+func autoConvert_v1alpha1_RotateKey_To_ichor_RotateKey(in *RotateKey, out *ichor.RotateKey, s conversion.Scope) error {
+	*out = *(*ichor.RotateKey)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_RotateKey_To_ichor_RotateKey is an autogenerated conversion function.
+func Convert_v1alpha1_RotateKey_To_ichor_RotateKey(in *RotateKey, out *ichor.RotateKey, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RotateKey_To_ichor_RotateKey(in, out, s)
+}
+
+func autoConvert_ichor_RotateKey_To_v1alpha1_RotateKey(in *ichor.RotateKey, out *RotateKey, s conversion.Scope) error {
+	*out = *(*RotateKey)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_RotateKey_To_v1alpha1_RotateKey is an autogenerated conversion function.
+func Convert_ichor_RotateKey_To_v1alpha1_RotateKey(in *ichor.RotateKey, out *RotateKey, s conversion.Scope) error {
+	return autoConvert_ichor_RotateKey_To_v1alpha1_RotateKey(in, out, s)
+}
+
+func autoConvert_v1alpha1_SecretKeyReference_To_ichor_SecretKeyReference(in *SecretKeyReference, out *ichor.SecretKeyReference, s conversion.Scope) error {
+	*out = *(*ichor.SecretKeyReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_SecretKeyReference_To_ichor_SecretKeyReference is an autogenerated conversion function.
+func Convert_v1alpha1_SecretKeyReference_To_ichor_SecretKeyReference(in *SecretKeyReference, out *ichor.SecretKeyReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_SecretKeyReference_To_ichor_SecretKeyReference(in, out, s)
+}
+
+func autoConvert_ichor_SecretKeyReference_To_v1alpha1_SecretKeyReference(in *ichor.SecretKeyReference, out *SecretKeyReference, s conversion.Scope) error {
+	*out = *(*SecretKeyReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_SecretKeyReference_To_v1alpha1_SecretKeyReference is an autogenerated conversion function.
+func Convert_ichor_SecretKeyReference_To_v1alpha1_SecretKeyReference(in *ichor.SecretKeyReference, out *SecretKeyReference, s conversion.Scope) error {
+	return autoConvert_ichor_SecretKeyReference_To_v1alpha1_SecretKeyReference(in, out, s)
+}
+
 func autoConvert_v1alpha1_SecretReference_To_ichor_SecretReference(in *SecretReference, out *ichor.SecretReference, s conversion.Scope) error {
 	*out = *(*ichor.SecretReference)(unsafe.Pointer(in))
 	return nil
@@ -1175,6 +2998,26 @@ func Convert_ichor_SecretReference_To_v1alpha1_SecretReference(in *ichor.SecretR
 	return autoConvert_ichor_SecretReference_To_v1alpha1_SecretReference(in, out, s)
 }
 
+func autoConvert_v1alpha1_SecretValue_To_ichor_SecretValue(in *SecretValue, out *ichor.SecretValue, s conversion.Scope) error {
+	*out = *(*ichor.SecretValue)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_SecretValue_To_ichor_SecretValue is an autogenerated conversion function.
+func Convert_v1alpha1_SecretValue_To_ichor_SecretValue(in *SecretValue, out *ichor.SecretValue, s conversion.Scope) error {
+	return autoConvert_v1alpha1_SecretValue_To_ichor_SecretValue(in, out, s)
+}
+
+func autoConvert_ichor_SecretValue_To_v1alpha1_SecretValue(in *ichor.SecretValue, out *SecretValue, s conversion.Scope) error {
+	*out = *(*SecretValue)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_SecretValue_To_v1alpha1_SecretValue is an autogenerated conversion function.
+func Convert_ichor_SecretValue_To_v1alpha1_SecretValue(in *ichor.SecretValue, out *SecretValue, s conversion.Scope) error {
+	return autoConvert_ichor_SecretValue_To_v1alpha1_SecretValue(in, out, s)
+}
+
 func autoConvert_v1alpha1_SettledVersions_To_ichor_SettledVersions(in *SettledVersions, out *ichor.SettledVersions, s conversion.Scope) error {
 	*out = *(*ichor.SettledVersions)(unsafe.Pointer(in))
 	return nil
@@ -1193,6 +3036,46 @@ func autoConvert_ichor_SettledVersions_To_v1alpha1_SettledVersions(in *ichor.Set
 // Convert_ichor_SettledVersions_To_v1alpha1_SettledVersions is an autogenerated conversion function.
 func Convert_ichor_SettledVersions_To_v1alpha1_SettledVersions(in *ichor.SettledVersions, out *SettledVersions, s conversion.Scope) error {
 	return autoConvert_ichor_SettledVersions_To_v1alpha1_SettledVersions(in, out, s)
+}
+
+func autoConvert_v1alpha1_Shutdown_To_ichor_Shutdown(in *Shutdown, out *ichor.Shutdown, s conversion.Scope) error {
+	*out = *(*ichor.Shutdown)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_Shutdown_To_ichor_Shutdown is an autogenerated conversion function.
+func Convert_v1alpha1_Shutdown_To_ichor_Shutdown(in *Shutdown, out *ichor.Shutdown, s conversion.Scope) error {
+	return autoConvert_v1alpha1_Shutdown_To_ichor_Shutdown(in, out, s)
+}
+
+func autoConvert_ichor_Shutdown_To_v1alpha1_Shutdown(in *ichor.Shutdown, out *Shutdown, s conversion.Scope) error {
+	*out = *(*Shutdown)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_Shutdown_To_v1alpha1_Shutdown is an autogenerated conversion function.
+func Convert_ichor_Shutdown_To_v1alpha1_Shutdown(in *ichor.Shutdown, out *Shutdown, s conversion.Scope) error {
+	return autoConvert_ichor_Shutdown_To_v1alpha1_Shutdown(in, out, s)
+}
+
+func autoConvert_v1alpha1_StorageReference_To_ichor_StorageReference(in *StorageReference, out *ichor.StorageReference, s conversion.Scope) error {
+	*out = *(*ichor.StorageReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_StorageReference_To_ichor_StorageReference is an autogenerated conversion function.
+func Convert_v1alpha1_StorageReference_To_ichor_StorageReference(in *StorageReference, out *ichor.StorageReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_StorageReference_To_ichor_StorageReference(in, out, s)
+}
+
+func autoConvert_ichor_StorageReference_To_v1alpha1_StorageReference(in *ichor.StorageReference, out *StorageReference, s conversion.Scope) error {
+	*out = *(*StorageReference)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_StorageReference_To_v1alpha1_StorageReference is an autogenerated conversion function.
+func Convert_ichor_StorageReference_To_v1alpha1_StorageReference(in *ichor.StorageReference, out *StorageReference, s conversion.Scope) error {
+	return autoConvert_ichor_StorageReference_To_v1alpha1_StorageReference(in, out, s)
 }
 
 func autoConvert_v1alpha1_SystemDisk_To_ichor_SystemDisk(in *SystemDisk, out *ichor.SystemDisk, s conversion.Scope) error {
@@ -1309,6 +3192,314 @@ func Convert_ichor_TalosClusterStatus_To_v1alpha1_TalosClusterStatus(in *ichor.T
 	return autoConvert_ichor_TalosClusterStatus_To_v1alpha1_TalosClusterStatus(in, out, s)
 }
 
+func autoConvert_v1alpha1_TalosConfigPatch_To_ichor_TalosConfigPatch(in *TalosConfigPatch, out *ichor.TalosConfigPatch, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_TalosConfigPatchStatus_To_ichor_TalosConfigPatchStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatch_To_ichor_TalosConfigPatch is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatch_To_ichor_TalosConfigPatch(in *TalosConfigPatch, out *ichor.TalosConfigPatch, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatch_To_ichor_TalosConfigPatch(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatch_To_v1alpha1_TalosConfigPatch(in *ichor.TalosConfigPatch, out *TalosConfigPatch, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_TalosConfigPatchSpec_To_v1alpha1_TalosConfigPatchSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_TalosConfigPatchStatus_To_v1alpha1_TalosConfigPatchStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatch_To_v1alpha1_TalosConfigPatch is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatch_To_v1alpha1_TalosConfigPatch(in *ichor.TalosConfigPatch, out *TalosConfigPatch, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatch_To_v1alpha1_TalosConfigPatch(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosConfigPatchList_To_ichor_TalosConfigPatchList(in *TalosConfigPatchList, out *ichor.TalosConfigPatchList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.TalosConfigPatch)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatchList_To_ichor_TalosConfigPatchList is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatchList_To_ichor_TalosConfigPatchList(in *TalosConfigPatchList, out *ichor.TalosConfigPatchList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatchList_To_ichor_TalosConfigPatchList(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(in *ichor.TalosConfigPatchList, out *TalosConfigPatchList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]TalosConfigPatch)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(in *ichor.TalosConfigPatchList, out *TalosConfigPatchList, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec(in *TalosConfigPatchSpec, out *ichor.TalosConfigPatchSpec, s conversion.Scope) error {
+	*out = *(*ichor.TalosConfigPatchSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec(in *TalosConfigPatchSpec, out *ichor.TalosConfigPatchSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatchSpec_To_v1alpha1_TalosConfigPatchSpec(in *ichor.TalosConfigPatchSpec, out *TalosConfigPatchSpec, s conversion.Scope) error {
+	*out = *(*TalosConfigPatchSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatchSpec_To_v1alpha1_TalosConfigPatchSpec is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatchSpec_To_v1alpha1_TalosConfigPatchSpec(in *ichor.TalosConfigPatchSpec, out *TalosConfigPatchSpec, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatchSpec_To_v1alpha1_TalosConfigPatchSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosConfigPatchStatus_To_ichor_TalosConfigPatchStatus(in *TalosConfigPatchStatus, out *ichor.TalosConfigPatchStatus, s conversion.Scope) error {
+	*out = *(*ichor.TalosConfigPatchStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatchStatus_To_ichor_TalosConfigPatchStatus is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatchStatus_To_ichor_TalosConfigPatchStatus(in *TalosConfigPatchStatus, out *ichor.TalosConfigPatchStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatchStatus_To_ichor_TalosConfigPatchStatus(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatchStatus_To_v1alpha1_TalosConfigPatchStatus(in *ichor.TalosConfigPatchStatus, out *TalosConfigPatchStatus, s conversion.Scope) error {
+	*out = *(*TalosConfigPatchStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatchStatus_To_v1alpha1_TalosConfigPatchStatus is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatchStatus_To_v1alpha1_TalosConfigPatchStatus(in *ichor.TalosConfigPatchStatus, out *TalosConfigPatchStatus, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatchStatus_To_v1alpha1_TalosConfigPatchStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosCredentialRequest_To_ichor_TalosCredentialRequest(in *TalosCredentialRequest, out *ichor.TalosCredentialRequest, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_TalosCredentialRequestSpec_To_ichor_TalosCredentialRequestSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_TalosCredentialRequestStatus_To_ichor_TalosCredentialRequestStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosCredentialRequest_To_ichor_TalosCredentialRequest is an autogenerated conversion function.
+func Convert_v1alpha1_TalosCredentialRequest_To_ichor_TalosCredentialRequest(in *TalosCredentialRequest, out *ichor.TalosCredentialRequest, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosCredentialRequest_To_ichor_TalosCredentialRequest(in, out, s)
+}
+
+func autoConvert_ichor_TalosCredentialRequest_To_v1alpha1_TalosCredentialRequest(in *ichor.TalosCredentialRequest, out *TalosCredentialRequest, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_TalosCredentialRequestSpec_To_v1alpha1_TalosCredentialRequestSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_TalosCredentialRequestStatus_To_v1alpha1_TalosCredentialRequestStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosCredentialRequest_To_v1alpha1_TalosCredentialRequest is an autogenerated conversion function.
+func Convert_ichor_TalosCredentialRequest_To_v1alpha1_TalosCredentialRequest(in *ichor.TalosCredentialRequest, out *TalosCredentialRequest, s conversion.Scope) error {
+	return autoConvert_ichor_TalosCredentialRequest_To_v1alpha1_TalosCredentialRequest(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosCredentialRequestList_To_ichor_TalosCredentialRequestList(in *TalosCredentialRequestList, out *ichor.TalosCredentialRequestList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.TalosCredentialRequest)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_TalosCredentialRequestList_To_ichor_TalosCredentialRequestList is an autogenerated conversion function.
+func Convert_v1alpha1_TalosCredentialRequestList_To_ichor_TalosCredentialRequestList(in *TalosCredentialRequestList, out *ichor.TalosCredentialRequestList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosCredentialRequestList_To_ichor_TalosCredentialRequestList(in, out, s)
+}
+
+func autoConvert_ichor_TalosCredentialRequestList_To_v1alpha1_TalosCredentialRequestList(in *ichor.TalosCredentialRequestList, out *TalosCredentialRequestList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]TalosCredentialRequest)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_TalosCredentialRequestList_To_v1alpha1_TalosCredentialRequestList is an autogenerated conversion function.
+func Convert_ichor_TalosCredentialRequestList_To_v1alpha1_TalosCredentialRequestList(in *ichor.TalosCredentialRequestList, out *TalosCredentialRequestList, s conversion.Scope) error {
+	return autoConvert_ichor_TalosCredentialRequestList_To_v1alpha1_TalosCredentialRequestList(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosCredentialRequestSpec_To_ichor_TalosCredentialRequestSpec(in *TalosCredentialRequestSpec, out *ichor.TalosCredentialRequestSpec, s conversion.Scope) error {
+	if err := Convert_v1alpha1_ClusterReference_To_ichor_ClusterReference(&in.ClusterRef, &out.ClusterRef, s); err != nil {
+		return err
+	}
+	out.Role = ichor.TalosRole(in.Role)
+	out.TTL = (*v1.Duration)(unsafe.Pointer(in.TTL))
+	out.Request = *(*[]byte)(unsafe.Pointer(&in.Request))
+	if err := Convert_v1alpha1_CredentialRequester_To_ichor_CredentialRequester(&in.Requester, &out.Requester, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosCredentialRequestSpec_To_ichor_TalosCredentialRequestSpec is an autogenerated conversion function.
+func Convert_v1alpha1_TalosCredentialRequestSpec_To_ichor_TalosCredentialRequestSpec(in *TalosCredentialRequestSpec, out *ichor.TalosCredentialRequestSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosCredentialRequestSpec_To_ichor_TalosCredentialRequestSpec(in, out, s)
+}
+
+func autoConvert_ichor_TalosCredentialRequestSpec_To_v1alpha1_TalosCredentialRequestSpec(in *ichor.TalosCredentialRequestSpec, out *TalosCredentialRequestSpec, s conversion.Scope) error {
+	if err := Convert_ichor_ClusterReference_To_v1alpha1_ClusterReference(&in.ClusterRef, &out.ClusterRef, s); err != nil {
+		return err
+	}
+	out.Role = TalosRole(in.Role)
+	out.TTL = (*v1.Duration)(unsafe.Pointer(in.TTL))
+	out.Request = *(*[]byte)(unsafe.Pointer(&in.Request))
+	if err := Convert_ichor_CredentialRequester_To_v1alpha1_CredentialRequester(&in.Requester, &out.Requester, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosCredentialRequestSpec_To_v1alpha1_TalosCredentialRequestSpec is an autogenerated conversion function.
+func Convert_ichor_TalosCredentialRequestSpec_To_v1alpha1_TalosCredentialRequestSpec(in *ichor.TalosCredentialRequestSpec, out *TalosCredentialRequestSpec, s conversion.Scope) error {
+	return autoConvert_ichor_TalosCredentialRequestSpec_To_v1alpha1_TalosCredentialRequestSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosCredentialRequestStatus_To_ichor_TalosCredentialRequestStatus(in *TalosCredentialRequestStatus, out *ichor.TalosCredentialRequestStatus, s conversion.Scope) error {
+	out.ObservedGeneration = in.ObservedGeneration
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.Certificate = *(*[]byte)(unsafe.Pointer(&in.Certificate))
+	out.CA = *(*[]byte)(unsafe.Pointer(&in.CA))
+	out.Endpoints = *(*[]string)(unsafe.Pointer(&in.Endpoints))
+	out.ExpiresAt = (*v1.Time)(unsafe.Pointer(in.ExpiresAt))
+	return nil
+}
+
+// Convert_v1alpha1_TalosCredentialRequestStatus_To_ichor_TalosCredentialRequestStatus is an autogenerated conversion function.
+func Convert_v1alpha1_TalosCredentialRequestStatus_To_ichor_TalosCredentialRequestStatus(in *TalosCredentialRequestStatus, out *ichor.TalosCredentialRequestStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosCredentialRequestStatus_To_ichor_TalosCredentialRequestStatus(in, out, s)
+}
+
+func autoConvert_ichor_TalosCredentialRequestStatus_To_v1alpha1_TalosCredentialRequestStatus(in *ichor.TalosCredentialRequestStatus, out *TalosCredentialRequestStatus, s conversion.Scope) error {
+	out.ObservedGeneration = in.ObservedGeneration
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.Certificate = *(*[]byte)(unsafe.Pointer(&in.Certificate))
+	out.CA = *(*[]byte)(unsafe.Pointer(&in.CA))
+	out.Endpoints = *(*[]string)(unsafe.Pointer(&in.Endpoints))
+	out.ExpiresAt = (*v1.Time)(unsafe.Pointer(in.ExpiresAt))
+	return nil
+}
+
+// Convert_ichor_TalosCredentialRequestStatus_To_v1alpha1_TalosCredentialRequestStatus is an autogenerated conversion function.
+func Convert_ichor_TalosCredentialRequestStatus_To_v1alpha1_TalosCredentialRequestStatus(in *ichor.TalosCredentialRequestStatus, out *TalosCredentialRequestStatus, s conversion.Scope) error {
+	return autoConvert_ichor_TalosCredentialRequestStatus_To_v1alpha1_TalosCredentialRequestStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosEtcdBackup_To_ichor_TalosEtcdBackup(in *TalosEtcdBackup, out *ichor.TalosEtcdBackup, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_TalosEtcdBackupSpec_To_ichor_TalosEtcdBackupSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_TalosEtcdBackupStatus_To_ichor_TalosEtcdBackupStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosEtcdBackup_To_ichor_TalosEtcdBackup is an autogenerated conversion function.
+func Convert_v1alpha1_TalosEtcdBackup_To_ichor_TalosEtcdBackup(in *TalosEtcdBackup, out *ichor.TalosEtcdBackup, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosEtcdBackup_To_ichor_TalosEtcdBackup(in, out, s)
+}
+
+func autoConvert_ichor_TalosEtcdBackup_To_v1alpha1_TalosEtcdBackup(in *ichor.TalosEtcdBackup, out *TalosEtcdBackup, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_TalosEtcdBackupSpec_To_v1alpha1_TalosEtcdBackupSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_TalosEtcdBackupStatus_To_v1alpha1_TalosEtcdBackupStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosEtcdBackup_To_v1alpha1_TalosEtcdBackup is an autogenerated conversion function.
+func Convert_ichor_TalosEtcdBackup_To_v1alpha1_TalosEtcdBackup(in *ichor.TalosEtcdBackup, out *TalosEtcdBackup, s conversion.Scope) error {
+	return autoConvert_ichor_TalosEtcdBackup_To_v1alpha1_TalosEtcdBackup(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosEtcdBackupList_To_ichor_TalosEtcdBackupList(in *TalosEtcdBackupList, out *ichor.TalosEtcdBackupList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.TalosEtcdBackup)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_TalosEtcdBackupList_To_ichor_TalosEtcdBackupList is an autogenerated conversion function.
+func Convert_v1alpha1_TalosEtcdBackupList_To_ichor_TalosEtcdBackupList(in *TalosEtcdBackupList, out *ichor.TalosEtcdBackupList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosEtcdBackupList_To_ichor_TalosEtcdBackupList(in, out, s)
+}
+
+func autoConvert_ichor_TalosEtcdBackupList_To_v1alpha1_TalosEtcdBackupList(in *ichor.TalosEtcdBackupList, out *TalosEtcdBackupList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]TalosEtcdBackup)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_TalosEtcdBackupList_To_v1alpha1_TalosEtcdBackupList is an autogenerated conversion function.
+func Convert_ichor_TalosEtcdBackupList_To_v1alpha1_TalosEtcdBackupList(in *ichor.TalosEtcdBackupList, out *TalosEtcdBackupList, s conversion.Scope) error {
+	return autoConvert_ichor_TalosEtcdBackupList_To_v1alpha1_TalosEtcdBackupList(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosEtcdBackupSpec_To_ichor_TalosEtcdBackupSpec(in *TalosEtcdBackupSpec, out *ichor.TalosEtcdBackupSpec, s conversion.Scope) error {
+	*out = *(*ichor.TalosEtcdBackupSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosEtcdBackupSpec_To_ichor_TalosEtcdBackupSpec is an autogenerated conversion function.
+func Convert_v1alpha1_TalosEtcdBackupSpec_To_ichor_TalosEtcdBackupSpec(in *TalosEtcdBackupSpec, out *ichor.TalosEtcdBackupSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosEtcdBackupSpec_To_ichor_TalosEtcdBackupSpec(in, out, s)
+}
+
+func autoConvert_ichor_TalosEtcdBackupSpec_To_v1alpha1_TalosEtcdBackupSpec(in *ichor.TalosEtcdBackupSpec, out *TalosEtcdBackupSpec, s conversion.Scope) error {
+	*out = *(*TalosEtcdBackupSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosEtcdBackupSpec_To_v1alpha1_TalosEtcdBackupSpec is an autogenerated conversion function.
+func Convert_ichor_TalosEtcdBackupSpec_To_v1alpha1_TalosEtcdBackupSpec(in *ichor.TalosEtcdBackupSpec, out *TalosEtcdBackupSpec, s conversion.Scope) error {
+	return autoConvert_ichor_TalosEtcdBackupSpec_To_v1alpha1_TalosEtcdBackupSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosEtcdBackupStatus_To_ichor_TalosEtcdBackupStatus(in *TalosEtcdBackupStatus, out *ichor.TalosEtcdBackupStatus, s conversion.Scope) error {
+	*out = *(*ichor.TalosEtcdBackupStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosEtcdBackupStatus_To_ichor_TalosEtcdBackupStatus is an autogenerated conversion function.
+func Convert_v1alpha1_TalosEtcdBackupStatus_To_ichor_TalosEtcdBackupStatus(in *TalosEtcdBackupStatus, out *ichor.TalosEtcdBackupStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosEtcdBackupStatus_To_ichor_TalosEtcdBackupStatus(in, out, s)
+}
+
+func autoConvert_ichor_TalosEtcdBackupStatus_To_v1alpha1_TalosEtcdBackupStatus(in *ichor.TalosEtcdBackupStatus, out *TalosEtcdBackupStatus, s conversion.Scope) error {
+	*out = *(*TalosEtcdBackupStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosEtcdBackupStatus_To_v1alpha1_TalosEtcdBackupStatus is an autogenerated conversion function.
+func Convert_ichor_TalosEtcdBackupStatus_To_v1alpha1_TalosEtcdBackupStatus(in *ichor.TalosEtcdBackupStatus, out *TalosEtcdBackupStatus, s conversion.Scope) error {
+	return autoConvert_ichor_TalosEtcdBackupStatus_To_v1alpha1_TalosEtcdBackupStatus(in, out, s)
+}
+
 func autoConvert_v1alpha1_TalosMachine_To_ichor_TalosMachine(in *TalosMachine, out *ichor.TalosMachine, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
 	if err := Convert_v1alpha1_TalosMachineSpec_To_ichor_TalosMachineSpec(&in.Spec, &out.Spec, s); err != nil {
@@ -1401,4 +3592,282 @@ func autoConvert_ichor_TalosMachineStatus_To_v1alpha1_TalosMachineStatus(in *ich
 // Convert_ichor_TalosMachineStatus_To_v1alpha1_TalosMachineStatus is an autogenerated conversion function.
 func Convert_ichor_TalosMachineStatus_To_v1alpha1_TalosMachineStatus(in *ichor.TalosMachineStatus, out *TalosMachineStatus, s conversion.Scope) error {
 	return autoConvert_ichor_TalosMachineStatus_To_v1alpha1_TalosMachineStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosOperation_To_ichor_TalosOperation(in *TalosOperation, out *ichor.TalosOperation, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_TalosOperationSpec_To_ichor_TalosOperationSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_TalosOperationStatus_To_ichor_TalosOperationStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosOperation_To_ichor_TalosOperation is an autogenerated conversion function.
+func Convert_v1alpha1_TalosOperation_To_ichor_TalosOperation(in *TalosOperation, out *ichor.TalosOperation, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosOperation_To_ichor_TalosOperation(in, out, s)
+}
+
+func autoConvert_ichor_TalosOperation_To_v1alpha1_TalosOperation(in *ichor.TalosOperation, out *TalosOperation, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_TalosOperationSpec_To_v1alpha1_TalosOperationSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_TalosOperationStatus_To_v1alpha1_TalosOperationStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosOperation_To_v1alpha1_TalosOperation is an autogenerated conversion function.
+func Convert_ichor_TalosOperation_To_v1alpha1_TalosOperation(in *ichor.TalosOperation, out *TalosOperation, s conversion.Scope) error {
+	return autoConvert_ichor_TalosOperation_To_v1alpha1_TalosOperation(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosOperationList_To_ichor_TalosOperationList(in *TalosOperationList, out *ichor.TalosOperationList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.TalosOperation)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_TalosOperationList_To_ichor_TalosOperationList is an autogenerated conversion function.
+func Convert_v1alpha1_TalosOperationList_To_ichor_TalosOperationList(in *TalosOperationList, out *ichor.TalosOperationList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosOperationList_To_ichor_TalosOperationList(in, out, s)
+}
+
+func autoConvert_ichor_TalosOperationList_To_v1alpha1_TalosOperationList(in *ichor.TalosOperationList, out *TalosOperationList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]TalosOperation)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_TalosOperationList_To_v1alpha1_TalosOperationList is an autogenerated conversion function.
+func Convert_ichor_TalosOperationList_To_v1alpha1_TalosOperationList(in *ichor.TalosOperationList, out *TalosOperationList, s conversion.Scope) error {
+	return autoConvert_ichor_TalosOperationList_To_v1alpha1_TalosOperationList(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosOperationSpec_To_ichor_TalosOperationSpec(in *TalosOperationSpec, out *ichor.TalosOperationSpec, s conversion.Scope) error {
+	*out = *(*ichor.TalosOperationSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosOperationSpec_To_ichor_TalosOperationSpec is an autogenerated conversion function.
+func Convert_v1alpha1_TalosOperationSpec_To_ichor_TalosOperationSpec(in *TalosOperationSpec, out *ichor.TalosOperationSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosOperationSpec_To_ichor_TalosOperationSpec(in, out, s)
+}
+
+func autoConvert_ichor_TalosOperationSpec_To_v1alpha1_TalosOperationSpec(in *ichor.TalosOperationSpec, out *TalosOperationSpec, s conversion.Scope) error {
+	*out = *(*TalosOperationSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosOperationSpec_To_v1alpha1_TalosOperationSpec is an autogenerated conversion function.
+func Convert_ichor_TalosOperationSpec_To_v1alpha1_TalosOperationSpec(in *ichor.TalosOperationSpec, out *TalosOperationSpec, s conversion.Scope) error {
+	return autoConvert_ichor_TalosOperationSpec_To_v1alpha1_TalosOperationSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosOperationStatus_To_ichor_TalosOperationStatus(in *TalosOperationStatus, out *ichor.TalosOperationStatus, s conversion.Scope) error {
+	*out = *(*ichor.TalosOperationStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosOperationStatus_To_ichor_TalosOperationStatus is an autogenerated conversion function.
+func Convert_v1alpha1_TalosOperationStatus_To_ichor_TalosOperationStatus(in *TalosOperationStatus, out *ichor.TalosOperationStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosOperationStatus_To_ichor_TalosOperationStatus(in, out, s)
+}
+
+func autoConvert_ichor_TalosOperationStatus_To_v1alpha1_TalosOperationStatus(in *ichor.TalosOperationStatus, out *TalosOperationStatus, s conversion.Scope) error {
+	*out = *(*TalosOperationStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosOperationStatus_To_v1alpha1_TalosOperationStatus is an autogenerated conversion function.
+func Convert_ichor_TalosOperationStatus_To_v1alpha1_TalosOperationStatus(in *ichor.TalosOperationStatus, out *TalosOperationStatus, s conversion.Scope) error {
+	return autoConvert_ichor_TalosOperationStatus_To_v1alpha1_TalosOperationStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosStorage_To_ichor_TalosStorage(in *TalosStorage, out *ichor.TalosStorage, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_TalosStorageSpec_To_ichor_TalosStorageSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_TalosStorageStatus_To_ichor_TalosStorageStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosStorage_To_ichor_TalosStorage is an autogenerated conversion function.
+func Convert_v1alpha1_TalosStorage_To_ichor_TalosStorage(in *TalosStorage, out *ichor.TalosStorage, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosStorage_To_ichor_TalosStorage(in, out, s)
+}
+
+func autoConvert_ichor_TalosStorage_To_v1alpha1_TalosStorage(in *ichor.TalosStorage, out *TalosStorage, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_TalosStorageSpec_To_v1alpha1_TalosStorageSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_TalosStorageStatus_To_v1alpha1_TalosStorageStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosStorage_To_v1alpha1_TalosStorage is an autogenerated conversion function.
+func Convert_ichor_TalosStorage_To_v1alpha1_TalosStorage(in *ichor.TalosStorage, out *TalosStorage, s conversion.Scope) error {
+	return autoConvert_ichor_TalosStorage_To_v1alpha1_TalosStorage(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosStorageList_To_ichor_TalosStorageList(in *TalosStorageList, out *ichor.TalosStorageList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.TalosStorage)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_TalosStorageList_To_ichor_TalosStorageList is an autogenerated conversion function.
+func Convert_v1alpha1_TalosStorageList_To_ichor_TalosStorageList(in *TalosStorageList, out *ichor.TalosStorageList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosStorageList_To_ichor_TalosStorageList(in, out, s)
+}
+
+func autoConvert_ichor_TalosStorageList_To_v1alpha1_TalosStorageList(in *ichor.TalosStorageList, out *TalosStorageList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]TalosStorage)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_TalosStorageList_To_v1alpha1_TalosStorageList is an autogenerated conversion function.
+func Convert_ichor_TalosStorageList_To_v1alpha1_TalosStorageList(in *ichor.TalosStorageList, out *TalosStorageList, s conversion.Scope) error {
+	return autoConvert_ichor_TalosStorageList_To_v1alpha1_TalosStorageList(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosStorageSpec_To_ichor_TalosStorageSpec(in *TalosStorageSpec, out *ichor.TalosStorageSpec, s conversion.Scope) error {
+	*out = *(*ichor.TalosStorageSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosStorageSpec_To_ichor_TalosStorageSpec is an autogenerated conversion function.
+func Convert_v1alpha1_TalosStorageSpec_To_ichor_TalosStorageSpec(in *TalosStorageSpec, out *ichor.TalosStorageSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosStorageSpec_To_ichor_TalosStorageSpec(in, out, s)
+}
+
+func autoConvert_ichor_TalosStorageSpec_To_v1alpha1_TalosStorageSpec(in *ichor.TalosStorageSpec, out *TalosStorageSpec, s conversion.Scope) error {
+	*out = *(*TalosStorageSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosStorageSpec_To_v1alpha1_TalosStorageSpec is an autogenerated conversion function.
+func Convert_ichor_TalosStorageSpec_To_v1alpha1_TalosStorageSpec(in *ichor.TalosStorageSpec, out *TalosStorageSpec, s conversion.Scope) error {
+	return autoConvert_ichor_TalosStorageSpec_To_v1alpha1_TalosStorageSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosStorageStatus_To_ichor_TalosStorageStatus(in *TalosStorageStatus, out *ichor.TalosStorageStatus, s conversion.Scope) error {
+	*out = *(*ichor.TalosStorageStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosStorageStatus_To_ichor_TalosStorageStatus is an autogenerated conversion function.
+func Convert_v1alpha1_TalosStorageStatus_To_ichor_TalosStorageStatus(in *TalosStorageStatus, out *ichor.TalosStorageStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosStorageStatus_To_ichor_TalosStorageStatus(in, out, s)
+}
+
+func autoConvert_ichor_TalosStorageStatus_To_v1alpha1_TalosStorageStatus(in *ichor.TalosStorageStatus, out *TalosStorageStatus, s conversion.Scope) error {
+	*out = *(*TalosStorageStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosStorageStatus_To_v1alpha1_TalosStorageStatus is an autogenerated conversion function.
+func Convert_ichor_TalosStorageStatus_To_v1alpha1_TalosStorageStatus(in *ichor.TalosStorageStatus, out *TalosStorageStatus, s conversion.Scope) error {
+	return autoConvert_ichor_TalosStorageStatus_To_v1alpha1_TalosStorageStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosUpgrade_To_ichor_TalosUpgrade(in *TalosUpgrade, out *ichor.TalosUpgrade, s conversion.Scope) error {
+	*out = *(*ichor.TalosUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosUpgrade_To_ichor_TalosUpgrade is an autogenerated conversion function.
+func Convert_v1alpha1_TalosUpgrade_To_ichor_TalosUpgrade(in *TalosUpgrade, out *ichor.TalosUpgrade, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosUpgrade_To_ichor_TalosUpgrade(in, out, s)
+}
+
+func autoConvert_ichor_TalosUpgrade_To_v1alpha1_TalosUpgrade(in *ichor.TalosUpgrade, out *TalosUpgrade, s conversion.Scope) error {
+	*out = *(*TalosUpgrade)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosUpgrade_To_v1alpha1_TalosUpgrade is an autogenerated conversion function.
+func Convert_ichor_TalosUpgrade_To_v1alpha1_TalosUpgrade(in *ichor.TalosUpgrade, out *TalosUpgrade, s conversion.Scope) error {
+	return autoConvert_ichor_TalosUpgrade_To_v1alpha1_TalosUpgrade(in, out, s)
+}
+
+func autoConvert_v1alpha1_UserCertificateRequest_To_ichor_UserCertificateRequest(in *UserCertificateRequest, out *ichor.UserCertificateRequest, s conversion.Scope) error {
+	out.Request = *(*[]byte)(unsafe.Pointer(&in.Request))
+	out.TTL = (*v1.Duration)(unsafe.Pointer(in.TTL))
+	out.By = in.By
+	out.At = (*v1.Time)(unsafe.Pointer(in.At))
+	return nil
+}
+
+// Convert_v1alpha1_UserCertificateRequest_To_ichor_UserCertificateRequest is an autogenerated conversion function.
+func Convert_v1alpha1_UserCertificateRequest_To_ichor_UserCertificateRequest(in *UserCertificateRequest, out *ichor.UserCertificateRequest, s conversion.Scope) error {
+	return autoConvert_v1alpha1_UserCertificateRequest_To_ichor_UserCertificateRequest(in, out, s)
+}
+
+func autoConvert_ichor_UserCertificateRequest_To_v1alpha1_UserCertificateRequest(in *ichor.UserCertificateRequest, out *UserCertificateRequest, s conversion.Scope) error {
+	out.Request = *(*[]byte)(unsafe.Pointer(&in.Request))
+	out.TTL = (*v1.Duration)(unsafe.Pointer(in.TTL))
+	out.By = in.By
+	out.At = (*v1.Time)(unsafe.Pointer(in.At))
+	return nil
+}
+
+// Convert_ichor_UserCertificateRequest_To_v1alpha1_UserCertificateRequest is an autogenerated conversion function.
+func Convert_ichor_UserCertificateRequest_To_v1alpha1_UserCertificateRequest(in *ichor.UserCertificateRequest, out *UserCertificateRequest, s conversion.Scope) error {
+	return autoConvert_ichor_UserCertificateRequest_To_v1alpha1_UserCertificateRequest(in, out, s)
+}
+
+func autoConvert_v1alpha1_UserPassword_To_ichor_UserPassword(in *UserPassword, out *ichor.UserPassword, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.Hash = in.Hash
+	return nil
+}
+
+// Convert_v1alpha1_UserPassword_To_ichor_UserPassword is an autogenerated conversion function.
+func Convert_v1alpha1_UserPassword_To_ichor_UserPassword(in *UserPassword, out *ichor.UserPassword, s conversion.Scope) error {
+	return autoConvert_v1alpha1_UserPassword_To_ichor_UserPassword(in, out, s)
+}
+
+func autoConvert_ichor_UserPassword_To_v1alpha1_UserPassword(in *ichor.UserPassword, out *UserPassword, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.Hash = in.Hash
+	return nil
+}
+
+// Convert_ichor_UserPassword_To_v1alpha1_UserPassword is an autogenerated conversion function.
+func Convert_ichor_UserPassword_To_v1alpha1_UserPassword(in *ichor.UserPassword, out *UserPassword, s conversion.Scope) error {
+	return autoConvert_ichor_UserPassword_To_v1alpha1_UserPassword(in, out, s)
+}
+
+func autoConvert_v1alpha1_UserPasswordList_To_ichor_UserPasswordList(in *UserPasswordList, out *ichor.UserPasswordList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.UserPassword)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_UserPasswordList_To_ichor_UserPasswordList is an autogenerated conversion function.
+func Convert_v1alpha1_UserPasswordList_To_ichor_UserPasswordList(in *UserPasswordList, out *ichor.UserPasswordList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_UserPasswordList_To_ichor_UserPasswordList(in, out, s)
+}
+
+func autoConvert_ichor_UserPasswordList_To_v1alpha1_UserPasswordList(in *ichor.UserPasswordList, out *UserPasswordList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]UserPassword)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_UserPasswordList_To_v1alpha1_UserPasswordList is an autogenerated conversion function.
+func Convert_ichor_UserPasswordList_To_v1alpha1_UserPasswordList(in *ichor.UserPasswordList, out *UserPasswordList, s conversion.Scope) error {
+	return autoConvert_ichor_UserPasswordList_To_v1alpha1_UserPasswordList(in, out, s)
 }

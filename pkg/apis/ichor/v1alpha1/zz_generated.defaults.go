@@ -15,11 +15,47 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&IchorInstallation{}, func(obj interface{}) { SetObjectDefaults_IchorInstallation(obj.(*IchorInstallation)) })
+	scheme.AddTypeDefaultingFunc(&IchorInstallationList{}, func(obj interface{}) { SetObjectDefaults_IchorInstallationList(obj.(*IchorInstallationList)) })
+	scheme.AddTypeDefaultingFunc(&IchorUser{}, func(obj interface{}) { SetObjectDefaults_IchorUser(obj.(*IchorUser)) })
+	scheme.AddTypeDefaultingFunc(&IchorUserList{}, func(obj interface{}) { SetObjectDefaults_IchorUserList(obj.(*IchorUserList)) })
 	scheme.AddTypeDefaultingFunc(&TalosCluster{}, func(obj interface{}) { SetObjectDefaults_TalosCluster(obj.(*TalosCluster)) })
 	scheme.AddTypeDefaultingFunc(&TalosClusterList{}, func(obj interface{}) { SetObjectDefaults_TalosClusterList(obj.(*TalosClusterList)) })
+	scheme.AddTypeDefaultingFunc(&TalosConfigPatch{}, func(obj interface{}) { SetObjectDefaults_TalosConfigPatch(obj.(*TalosConfigPatch)) })
+	scheme.AddTypeDefaultingFunc(&TalosConfigPatchList{}, func(obj interface{}) { SetObjectDefaults_TalosConfigPatchList(obj.(*TalosConfigPatchList)) })
+	scheme.AddTypeDefaultingFunc(&TalosCredentialRequest{}, func(obj interface{}) { SetObjectDefaults_TalosCredentialRequest(obj.(*TalosCredentialRequest)) })
+	scheme.AddTypeDefaultingFunc(&TalosCredentialRequestList{}, func(obj interface{}) { SetObjectDefaults_TalosCredentialRequestList(obj.(*TalosCredentialRequestList)) })
+	scheme.AddTypeDefaultingFunc(&TalosEtcdBackup{}, func(obj interface{}) { SetObjectDefaults_TalosEtcdBackup(obj.(*TalosEtcdBackup)) })
+	scheme.AddTypeDefaultingFunc(&TalosEtcdBackupList{}, func(obj interface{}) { SetObjectDefaults_TalosEtcdBackupList(obj.(*TalosEtcdBackupList)) })
 	scheme.AddTypeDefaultingFunc(&TalosMachine{}, func(obj interface{}) { SetObjectDefaults_TalosMachine(obj.(*TalosMachine)) })
 	scheme.AddTypeDefaultingFunc(&TalosMachineList{}, func(obj interface{}) { SetObjectDefaults_TalosMachineList(obj.(*TalosMachineList)) })
+	scheme.AddTypeDefaultingFunc(&TalosOperation{}, func(obj interface{}) { SetObjectDefaults_TalosOperation(obj.(*TalosOperation)) })
+	scheme.AddTypeDefaultingFunc(&TalosOperationList{}, func(obj interface{}) { SetObjectDefaults_TalosOperationList(obj.(*TalosOperationList)) })
+	scheme.AddTypeDefaultingFunc(&TalosStorage{}, func(obj interface{}) { SetObjectDefaults_TalosStorage(obj.(*TalosStorage)) })
+	scheme.AddTypeDefaultingFunc(&TalosStorageList{}, func(obj interface{}) { SetObjectDefaults_TalosStorageList(obj.(*TalosStorageList)) })
 	return nil
+}
+
+func SetObjectDefaults_IchorInstallation(in *IchorInstallation) {
+	SetDefaults_IchorInstallationSpec(&in.Spec)
+}
+
+func SetObjectDefaults_IchorInstallationList(in *IchorInstallationList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_IchorInstallation(a)
+	}
+}
+
+func SetObjectDefaults_IchorUser(in *IchorUser) {
+	SetDefaults_IchorUserSpec(&in.Spec)
+}
+
+func SetObjectDefaults_IchorUserList(in *IchorUserList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_IchorUser(a)
+	}
 }
 
 func SetObjectDefaults_TalosCluster(in *TalosCluster) {
@@ -33,6 +69,39 @@ func SetObjectDefaults_TalosClusterList(in *TalosClusterList) {
 	}
 }
 
+func SetObjectDefaults_TalosConfigPatch(in *TalosConfigPatch) {
+	SetDefaults_TalosConfigPatchSpec(&in.Spec)
+}
+
+func SetObjectDefaults_TalosConfigPatchList(in *TalosConfigPatchList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_TalosConfigPatch(a)
+	}
+}
+
+func SetObjectDefaults_TalosCredentialRequest(in *TalosCredentialRequest) {
+	SetDefaults_TalosCredentialRequestSpec(&in.Spec)
+}
+
+func SetObjectDefaults_TalosCredentialRequestList(in *TalosCredentialRequestList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_TalosCredentialRequest(a)
+	}
+}
+
+func SetObjectDefaults_TalosEtcdBackup(in *TalosEtcdBackup) {
+	SetDefaults_TalosEtcdBackupSpec(&in.Spec)
+}
+
+func SetObjectDefaults_TalosEtcdBackupList(in *TalosEtcdBackupList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_TalosEtcdBackup(a)
+	}
+}
+
 func SetObjectDefaults_TalosMachine(in *TalosMachine) {
 	SetDefaults_TalosMachineSpec(&in.Spec)
 }
@@ -41,5 +110,27 @@ func SetObjectDefaults_TalosMachineList(in *TalosMachineList) {
 	for i := range in.Items {
 		a := &in.Items[i]
 		SetObjectDefaults_TalosMachine(a)
+	}
+}
+
+func SetObjectDefaults_TalosOperation(in *TalosOperation) {
+	SetDefaults_TalosOperationSpec(&in.Spec)
+}
+
+func SetObjectDefaults_TalosOperationList(in *TalosOperationList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_TalosOperation(a)
+	}
+}
+
+func SetObjectDefaults_TalosStorage(in *TalosStorage) {
+	SetDefaults_TalosStorageSpec(&in.Spec)
+}
+
+func SetObjectDefaults_TalosStorageList(in *TalosStorageList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_TalosStorage(a)
 	}
 }

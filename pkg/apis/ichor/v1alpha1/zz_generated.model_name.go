@@ -8,8 +8,33 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AgeEncryption) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.AgeEncryption"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ApplyPolicy) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ApplyPolicy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BackupEncryption) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.BackupEncryption"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BackupReference) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.BackupReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BackupRetention) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.BackupRetention"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CELGate) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.CELGate"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -28,6 +53,11 @@ func (in Cilium) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CiliumUpgrade) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.CiliumUpgrade"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ClusterNetwork) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ClusterNetwork"
 }
@@ -38,8 +68,23 @@ func (in ClusterReference) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterSection) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ClusterSection"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigDocument) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ConfigDocument"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigDrift) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ConfigDrift"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigRollout) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ConfigRollout"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -55,6 +100,11 @@ func (in ControlPlaneCounts) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ControlPlaneSlot) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ControlPlaneSlot"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CredentialRequester) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.CredentialRequester"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -88,8 +138,18 @@ func (in DiskMatch) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Drain) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.Drain"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Endpoint) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.Endpoint"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in EtcdBackupRecord) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.EtcdBackupRecord"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -98,13 +158,68 @@ func (in EtcdMember) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in EtcdRestore) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.EtcdRestore"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in FingerprintRecord) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.FingerprintRecord"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in GatewayReference) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.GatewayReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Hardening) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.Hardening"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorInstallation) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorInstallation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorInstallationList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorInstallationList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorInstallationSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorInstallationSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorInstallationStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorInstallationStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorUpgrade) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorUpgrade"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorUser) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorUser"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorUserList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorUserList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorUserSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorUserSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IchorUserStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.IchorUserStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -118,6 +233,21 @@ func (in Install) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstallationImages) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.InstallationImages"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstallationReplicas) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.InstallationReplicas"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstallationUI) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.InstallationUI"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in InterfaceMatch) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.InterfaceMatch"
 }
@@ -128,8 +258,23 @@ func (in JSONObject) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in JobGate) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.JobGate"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in KubernetesUpgrade) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.KubernetesUpgrade"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in LinkInventory) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.LinkInventory"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in LocalSecretReference) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.LocalSecretReference"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -168,8 +313,98 @@ func (in MachineNetwork) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MachineReclaim) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.MachineReclaim"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MachineReclaimList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.MachineReclaimList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MachineReclaimSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.MachineReclaimSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MachineReclaimStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.MachineReclaimStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MachineSection) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.MachineSection"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationCheck) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationCheck"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationControl) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationControl"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationGate) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationGate"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationMachineStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationMachineStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationMachines) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationMachines"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationPlan) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationPlan"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OperationWindow) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.OperationWindow"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PatchCounts) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PatchCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PatchRefusal) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PatchRefusal"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PatchTarget) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PatchTarget"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlannedMachine) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PlannedMachine"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ProvisioningStatus) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ProvisioningStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Reboot) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.Reboot"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ReclaimDisk) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ReclaimDisk"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -178,13 +413,43 @@ func (in Reprovision) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RotateCA) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.RotateCA"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RotateKey) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.RotateKey"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SecretKeyReference) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.SecretKeyReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SecretReference) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.SecretReference"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SecretValue) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.SecretValue"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SettledVersions) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.SettledVersions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Shutdown) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.Shutdown"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StorageReference) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.StorageReference"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -213,6 +478,66 @@ func (in TalosClusterStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatch) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatch"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatchList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatchSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatchStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosCredentialRequest) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosCredentialRequest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosCredentialRequestList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosCredentialRequestList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosCredentialRequestSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosCredentialRequestSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosCredentialRequestStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosCredentialRequestStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosEtcdBackup) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosEtcdBackup"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosEtcdBackupList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosEtcdBackupList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosEtcdBackupSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosEtcdBackupSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosEtcdBackupStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosEtcdBackupStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TalosMachine) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.TalosMachine"
 }
@@ -230,4 +555,64 @@ func (in TalosMachineSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TalosMachineStatus) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.TalosMachineStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosOperation) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosOperation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosOperationList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosOperationList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosOperationSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosOperationSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosOperationStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosOperationStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosStorage) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosStorage"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosStorageList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosStorageList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosStorageSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosStorageSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosStorageStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosStorageStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosUpgrade) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosUpgrade"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UserCertificateRequest) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.UserCertificateRequest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UserPassword) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.UserPassword"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UserPasswordList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.UserPasswordList"
 }

@@ -38,7 +38,7 @@ func ValidateTalosMachineApprovalUpdate(machine, was *ichor.TalosMachine, facts 
 	errs := validateState(spec.ApprovalState, was.Spec.ApprovalState, path.Child("approvalState"))
 	if spec.Approval != nil {
 		errs = append(errs, tooLong(spec.Approval.Reason, maxReason, path.Child("approval", "reason"))...)
-		errs = append(errs, noPrivateKey([]byte(spec.Approval.Reason), path.Child("approval", "reason"))...)
+		errs = append(errs, NoPrivateKey([]byte(spec.Approval.Reason), path.Child("approval", "reason"))...)
 	}
 	if spec.ApprovalState != ichor.ApprovalApproved {
 		return errs

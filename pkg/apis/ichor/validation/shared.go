@@ -34,8 +34,8 @@ func holdsPrivateKey(text []byte) bool {
 	return false
 }
 
-// noPrivateKey refuses a private key where anybody who may read the object would see it.
-func noPrivateKey(text []byte, path *field.Path) field.ErrorList {
+// NoPrivateKey refuses a private key where anybody who may read the object would see it.
+func NoPrivateKey(text []byte, path *field.Path) field.ErrorList {
 	if !holdsPrivateKey(text) {
 		return nil
 	}
@@ -48,6 +48,14 @@ func immutable[T any](value, was T, path *field.Path, why string) field.ErrorLis
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, value, why)}
+}
+
+// frozen refuses any change of a whole part of an object, without repeating it.
+func frozen[T any](value, was T, path *field.Path, why string) field.ErrorList {
+	if apiequality.Semantic.DeepEqual(value, was) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, why)}
 }
 
 // oneOf refuses what isn't one of the values.

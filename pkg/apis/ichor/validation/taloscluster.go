@@ -171,7 +171,7 @@ func validateCNI(cni *ichor.CNI, path *field.Path) field.ErrorList {
 	case err != nil || object == nil:
 		errs = append(errs, field.Invalid(path, "", "must be an object"))
 	}
-	return append(errs, noPrivateKey(values.Raw, path)...)
+	return append(errs, NoPrivateKey(values.Raw, path)...)
 }
 
 func validateDiscovery(discovery *ichor.Discovery, path *field.Path) field.ErrorList {

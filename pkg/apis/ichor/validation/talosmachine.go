@@ -176,7 +176,7 @@ func ValidateTalosMachineStatusUpdate(machine, _ *ichor.TalosMachine) field.Erro
 			errs = append(errs, field.TooMany(path.Child("config", "drift"), len(config.Drift), maxDrift))
 		}
 		for i, drift := range config.Drift {
-			errs = append(errs, noPrivateKey([]byte(drift.Want+" "+drift.Have), path.Child("config", "drift").Index(i))...)
+			errs = append(errs, NoPrivateKey([]byte(drift.Want+" "+drift.Have), path.Child("config", "drift").Index(i))...)
 		}
 	}
 	return errs

@@ -25,6 +25,36 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.IchorInstallation
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.IchorUser
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.MachineReclaim
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosCluster
   scalar: untyped
   list:
@@ -35,7 +65,57 @@ var schemaYAML = typed.YAMLObject(`types:
     elementType:
       namedType: __untyped_deduced_
     elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosConfigPatch
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosCredentialRequest
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosEtcdBackup
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosMachine
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosOperation
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: dev.maesh.ichor.pkg.apis.ichor.v1alpha1.TalosStorage
   scalar: untyped
   list:
     elementType:

@@ -39,10 +39,26 @@ func (f *genericInformer) Lister() cache.GenericLister {
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
 	// Group=ichor.maesh.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("ichorinstallations"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().IchorInstallations().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("ichorusers"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().IchorUsers().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("machinereclaims"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().MachineReclaims().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("talosclusters"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosClusters().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("talosconfigpatches"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosConfigPatches().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("taloscredentialrequests"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosCredentialRequests().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("talosetcdbackups"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosEtcdBackups().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("talosmachines"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosMachines().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("talosoperations"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosOperations().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("talosstorages"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Ichor().V1alpha1().TalosStorages().Informer()}, nil
 
 	}
 

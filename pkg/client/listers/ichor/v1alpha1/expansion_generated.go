@@ -4,10 +4,42 @@
 
 package v1alpha1
 
+// IchorInstallationListerExpansion allows custom methods to be added to
+// IchorInstallationLister.
+type IchorInstallationListerExpansion interface{}
+
+// IchorUserListerExpansion allows custom methods to be added to
+// IchorUserLister.
+type IchorUserListerExpansion interface{}
+
+// MachineReclaimListerExpansion allows custom methods to be added to
+// MachineReclaimLister.
+type MachineReclaimListerExpansion interface{}
+
 // TalosClusterListerExpansion allows custom methods to be added to
 // TalosClusterLister.
 type TalosClusterListerExpansion interface{}
 
+// TalosConfigPatchListerExpansion allows custom methods to be added to
+// TalosConfigPatchLister.
+type TalosConfigPatchListerExpansion interface{}
+
+// TalosCredentialRequestListerExpansion allows custom methods to be added to
+// TalosCredentialRequestLister.
+type TalosCredentialRequestListerExpansion interface{}
+
+// TalosEtcdBackupListerExpansion allows custom methods to be added to
+// TalosEtcdBackupLister.
+type TalosEtcdBackupListerExpansion interface{}
+
 // TalosMachineListerExpansion allows custom methods to be added to
 // TalosMachineLister.
 type TalosMachineListerExpansion interface{}
+
+// TalosOperationListerExpansion allows custom methods to be added to
+// TalosOperationLister.
+type TalosOperationListerExpansion interface{}
+
+// TalosStorageListerExpansion allows custom methods to be added to
+// TalosStorageLister.
+type TalosStorageListerExpansion interface{}

@@ -10,10 +10,26 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// IchorInstallations returns a IchorInstallationInformer.
+	IchorInstallations() TypedIchorInstallationInformer
+	// IchorUsers returns a IchorUserInformer.
+	IchorUsers() TypedIchorUserInformer
+	// MachineReclaims returns a MachineReclaimInformer.
+	MachineReclaims() TypedMachineReclaimInformer
 	// TalosClusters returns a TalosClusterInformer.
 	TalosClusters() TypedTalosClusterInformer
+	// TalosConfigPatches returns a TalosConfigPatchInformer.
+	TalosConfigPatches() TypedTalosConfigPatchInformer
+	// TalosCredentialRequests returns a TalosCredentialRequestInformer.
+	TalosCredentialRequests() TypedTalosCredentialRequestInformer
+	// TalosEtcdBackups returns a TalosEtcdBackupInformer.
+	TalosEtcdBackups() TypedTalosEtcdBackupInformer
 	// TalosMachines returns a TalosMachineInformer.
 	TalosMachines() TypedTalosMachineInformer
+	// TalosOperations returns a TalosOperationInformer.
+	TalosOperations() TypedTalosOperationInformer
+	// TalosStorages returns a TalosStorageInformer.
+	TalosStorages() TypedTalosStorageInformer
 }
 
 type version struct {
@@ -27,12 +43,52 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
+// IchorInstallations returns a TypedIchorInstallationInformer.
+func (v *version) IchorInstallations() TypedIchorInstallationInformer {
+	return &ichorInstallationInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// IchorUsers returns a TypedIchorUserInformer.
+func (v *version) IchorUsers() TypedIchorUserInformer {
+	return &ichorUserInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// MachineReclaims returns a TypedMachineReclaimInformer.
+func (v *version) MachineReclaims() TypedMachineReclaimInformer {
+	return &machineReclaimInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
 // TalosClusters returns a TypedTalosClusterInformer.
 func (v *version) TalosClusters() TypedTalosClusterInformer {
 	return &talosClusterInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
+// TalosConfigPatches returns a TypedTalosConfigPatchInformer.
+func (v *version) TalosConfigPatches() TypedTalosConfigPatchInformer {
+	return &talosConfigPatchInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// TalosCredentialRequests returns a TypedTalosCredentialRequestInformer.
+func (v *version) TalosCredentialRequests() TypedTalosCredentialRequestInformer {
+	return &talosCredentialRequestInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// TalosEtcdBackups returns a TypedTalosEtcdBackupInformer.
+func (v *version) TalosEtcdBackups() TypedTalosEtcdBackupInformer {
+	return &talosEtcdBackupInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
 // TalosMachines returns a TypedTalosMachineInformer.
 func (v *version) TalosMachines() TypedTalosMachineInformer {
 	return &talosMachineInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// TalosOperations returns a TypedTalosOperationInformer.
+func (v *version) TalosOperations() TypedTalosOperationInformer {
+	return &talosOperationInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// TalosStorages returns a TypedTalosStorageInformer.
+func (v *version) TalosStorages() TypedTalosStorageInformer {
+	return &talosStorageInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

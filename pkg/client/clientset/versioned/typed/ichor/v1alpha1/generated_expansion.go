@@ -4,6 +4,22 @@
 
 package v1alpha1
 
+type IchorInstallationExpansion interface{}
+
+type IchorUserExpansion interface{}
+
+type MachineReclaimExpansion interface{}
+
 type TalosClusterExpansion interface{}
 
+type TalosConfigPatchExpansion interface{}
+
+type TalosCredentialRequestExpansion interface{}
+
+type TalosEtcdBackupExpansion interface{}
+
 type TalosMachineExpansion interface{}
+
+type TalosOperationExpansion interface{}
+
+type TalosStorageExpansion interface{}

@@ -14,8 +14,16 @@ import (
 
 type IchorV1alpha1Interface interface {
 	RESTClient() rest.Interface
+	IchorInstallationsGetter
+	IchorUsersGetter
+	MachineReclaimsGetter
 	TalosClustersGetter
+	TalosConfigPatchesGetter
+	TalosCredentialRequestsGetter
+	TalosEtcdBackupsGetter
 	TalosMachinesGetter
+	TalosOperationsGetter
+	TalosStoragesGetter
 }
 
 // IchorV1alpha1Client is used to interact with features provided by the ichor.maesh.dev group.
@@ -23,12 +31,44 @@ type IchorV1alpha1Client struct {
 	restClient rest.Interface
 }
 
+func (c *IchorV1alpha1Client) IchorInstallations() IchorInstallationInterface {
+	return newIchorInstallations(c)
+}
+
+func (c *IchorV1alpha1Client) IchorUsers() IchorUserInterface {
+	return newIchorUsers(c)
+}
+
+func (c *IchorV1alpha1Client) MachineReclaims() MachineReclaimInterface {
+	return newMachineReclaims(c)
+}
+
 func (c *IchorV1alpha1Client) TalosClusters() TalosClusterInterface {
 	return newTalosClusters(c)
 }
 
+func (c *IchorV1alpha1Client) TalosConfigPatches() TalosConfigPatchInterface {
+	return newTalosConfigPatches(c)
+}
+
+func (c *IchorV1alpha1Client) TalosCredentialRequests() TalosCredentialRequestInterface {
+	return newTalosCredentialRequests(c)
+}
+
+func (c *IchorV1alpha1Client) TalosEtcdBackups() TalosEtcdBackupInterface {
+	return newTalosEtcdBackups(c)
+}
+
 func (c *IchorV1alpha1Client) TalosMachines() TalosMachineInterface {
 	return newTalosMachines(c)
+}
+
+func (c *IchorV1alpha1Client) TalosOperations() TalosOperationInterface {
+	return newTalosOperations(c)
+}
+
+func (c *IchorV1alpha1Client) TalosStorages() TalosStorageInterface {
+	return newTalosStorages(c)
 }
 
 // NewForConfig creates a new IchorV1alpha1Client for the given config.

@@ -14,12 +14,44 @@ type FakeIchorV1alpha1 struct {
 	*testing.Fake
 }
 
+func (c *FakeIchorV1alpha1) IchorInstallations() v1alpha1.IchorInstallationInterface {
+	return newFakeIchorInstallations(c)
+}
+
+func (c *FakeIchorV1alpha1) IchorUsers() v1alpha1.IchorUserInterface {
+	return newFakeIchorUsers(c)
+}
+
+func (c *FakeIchorV1alpha1) MachineReclaims() v1alpha1.MachineReclaimInterface {
+	return newFakeMachineReclaims(c)
+}
+
 func (c *FakeIchorV1alpha1) TalosClusters() v1alpha1.TalosClusterInterface {
 	return newFakeTalosClusters(c)
 }
 
+func (c *FakeIchorV1alpha1) TalosConfigPatches() v1alpha1.TalosConfigPatchInterface {
+	return newFakeTalosConfigPatches(c)
+}
+
+func (c *FakeIchorV1alpha1) TalosCredentialRequests() v1alpha1.TalosCredentialRequestInterface {
+	return newFakeTalosCredentialRequests(c)
+}
+
+func (c *FakeIchorV1alpha1) TalosEtcdBackups() v1alpha1.TalosEtcdBackupInterface {
+	return newFakeTalosEtcdBackups(c)
+}
+
 func (c *FakeIchorV1alpha1) TalosMachines() v1alpha1.TalosMachineInterface {
 	return newFakeTalosMachines(c)
+}
+
+func (c *FakeIchorV1alpha1) TalosOperations() v1alpha1.TalosOperationInterface {
+	return newFakeTalosOperations(c)
+}
+
+func (c *FakeIchorV1alpha1) TalosStorages() v1alpha1.TalosStorageInterface {
+	return newFakeTalosStorages(c)
 }
 
 // RESTClient returns a RESTClient that is used to communicate

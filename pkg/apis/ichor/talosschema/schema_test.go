@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talosschema
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+func TestEveryDefinitionExpands(t *testing.T) {
+	t.Parallel()
+	definitions, _ := parsed()
+	for name := range definitions {
+		visit(t, name, *Definition(name), func(path string, schema spec.Schema) {
+			if schema.Ref.String() != "" {
+				t.Errorf("%s still refers to %s", path, schema.Ref.String())
+			}
+		})
+	}
+}
+
+func TestOpenAPIForbidsNothingAndKeepsListsWhole(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{Machine, Cluster} {
+		visit(t, name, OpenAPI(name), func(path string, schema spec.Schema) {
+			if schema.Type.Contains("object") && schema.Extensions[preserveUnknownFields] != true {
+				t.Errorf("%s forbids fields that it doesn't list", path)
+			}
+			if schema.Type.Contains("array") && schema.Extensions[listType] != "atomic" {
+				t.Errorf("%s is a list of type %v, want atomic", path, schema.Extensions[listType])
+			}
+			if len(schema.Required) > 0 || schema.Pattern != "" || schema.AdditionalProperties != nil {
+				t.Errorf("%s forbids something", path)
+			}
+		})
+	}
+}
+
+func TestTalosOwnTextIsThere(t *testing.T) {
+	t.Parallel()
+	kubelet, ok := OpenAPI(Machine).Properties["kubelet"]
+	if !ok || kubelet.Description == "" {
+		t.Errorf("machine.kubelet has no description: %+v", kubelet)
+	}
+	if kinds := Kinds(); !slices.Contains(kinds, "UserVolumeConfig") || !slices.IsSorted(kinds) {
+		t.Errorf("want UserVolumeConfig among the sorted kinds, got %v", kinds)
+	}
+	if Document("NoSuchConfig") != nil || Definition("none") != nil {
+		t.Error("there is a schema for a kind that there isn't")
+	}
+}
+
+func visit(t *testing.T, path string, schema spec.Schema, look func(string, spec.Schema)) {
+	t.Helper()
+	look(path, schema)
+	for name, property := range schema.Properties {
+		visit(t, path+"."+name, property, look)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		visit(t, path+"[]", *schema.Items.Schema, look)
+	}
+}
