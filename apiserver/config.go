@@ -16,6 +16,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/openapi"
+	"maesh.dev/ichor/registry"
 	"maesh.dev/ichor/registry/slots"
 )
 
@@ -39,7 +40,7 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(withoutStrategicMerge(withJSONForObjects(handler)), c)
+		return genericapiserver.DefaultBuildHandlerChain(withoutStrategicMerge(withApplyFaultsAsBadRequests(withJSONForObjects(handler))), c)
 	}
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("apply run options: %w", err)
@@ -81,7 +82,7 @@ func describeAPI(config *genericapiserver.RecommendedConfig) {
 // applyEtcd sets where and how objects are stored: JSON of v1alpha1 under <prefix>/<resource>/<name>, which is frozen.
 func (o *Options) applyEtcd(config *genericapiserver.RecommendedConfig) error {
 	encoding := serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(Scheme, config.EffectiveVersion)
-	for _, resource := range []string{"talosclusters", "talosmachines"} {
+	for _, resource := range registry.Stored {
 		encoding.SetResourceEncoding(ichor.Resource(resource), v1alpha1.SchemeGroupVersion, ichor.SchemeGroupVersion)
 	}
 	storage := o.Recommended.Etcd.StorageConfig

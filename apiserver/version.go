@@ -3,6 +3,8 @@
 package apiserver
 
 import (
+	"sync"
+
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -18,11 +20,9 @@ const (
 
 // componentGlobals returns the registry of versions and feature gates. Ichor's features have a gate of their own; the
 // library's are Kubernetes' own, and emulating an Ichor version emulates the Kubernetes version it was built with.
-func componentGlobals() (basecompatibility.ComponentGlobalsRegistry, error) {
+// The registry is the process's own, so servers that are made at the same time share it.
+var componentGlobals = sync.OnceValues(func() (basecompatibility.ComponentGlobalsRegistry, error) {
 	registry := compatibility.DefaultComponentGlobalsRegistry
-	if registry.EffectiveVersionFor(Component) != nil {
-		return registry, nil
-	}
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse(Version))
 	if err := registry.Register(Component, basecompatibility.NewEffectiveVersionFromString(Version, Version, Version), gate); err != nil {
 		return nil, err
@@ -30,4 +30,4 @@ func componentGlobals() (basecompatibility.ComponentGlobalsRegistry, error) {
 	kube := registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
 	return registry, registry.SetVersionMapping(Component, basecompatibility.DefaultKubeComponent,
 		func(*version.Version) *version.Version { return kube.BinaryVersion() })
-}
+})

@@ -6,6 +6,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -17,9 +18,17 @@ import (
 	"k8s.io/klog/v2"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/registry/ichorinstallations"
+	"maesh.dev/ichor/registry/ichorusers"
+	"maesh.dev/ichor/registry/machinereclaims"
 	"maesh.dev/ichor/registry/slots"
 	"maesh.dev/ichor/registry/talosclusters"
+	"maesh.dev/ichor/registry/talosconfigpatches"
+	"maesh.dev/ichor/registry/taloscredentialrequests"
+	"maesh.dev/ichor/registry/talosetcdbackups"
 	"maesh.dev/ichor/registry/talosmachines"
+	"maesh.dev/ichor/registry/talosoperations"
+	"maesh.dev/ichor/registry/talosstorages"
 	"maesh.dev/ichor/registry/verbs"
 )
 
@@ -30,11 +39,19 @@ const (
 	releaseTimeout = 5 * time.Second
 )
 
+// Stored are the resources that have objects in etcd. All are served but the passwords of users.
+var Stored = []string{
+	"ichorinstallations", "ichorusers", ichorusers.PasswordResource, "machinereclaims", "talosclusters", "talosconfigpatches",
+	"taloscredentialrequests", "talosetcdbackups", "talosmachines", "talosoperations", "talosstorages",
+}
+
 // Registry is the storage of every resource.
 type Registry struct {
 	clusters *talosclusters.Storage
 	machines *talosmachines.Storage
+	backups  *talosetcdbackups.Storage
 	gate     *slots.Gate
+	served   map[string]rest.Storage
 }
 
 // New builds the storage. The authorizer is asked for the verbs that Ichor adds; there is no default.
@@ -57,12 +74,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authori
 		Store: store, Gate: r.gate, Checker: checker, Released: r.release,
 	})
 	r.clusters = talosclusters.New(typer, clusters, talosclusters.Dependencies{Checker: checker, Machines: r.machines.Machine.Machines})
-	return r, nil
-}
-
-// Storage is what the API server serves, by resource and subresource.
-func (r *Registry) Storage() map[string]rest.Storage {
-	return map[string]rest.Storage{
+	r.served = map[string]rest.Storage{
 		"talosclusters":          r.clusters.Cluster,
 		"talosclusters/status":   r.clusters.Status,
 		"talosclusters/finalize": r.clusters.Finalize,
@@ -72,7 +84,84 @@ func (r *Registry) Storage() map[string]rest.Storage {
 		"talosmachines/identity": r.machines.Identity,
 		"talosmachines/finalize": r.machines.Finalize,
 	}
+	return r, r.addOthers(typer, options, checker)
 }
+
+// addOthers builds the storage of the kinds that need nothing but themselves, and a word of their neighbours.
+func (r *Registry) addOthers(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, checker verbs.Checker) error {
+	patches, err := talosconfigpatches.New(typer, options)
+	if err != nil {
+		return err
+	}
+	operations, err := talosoperations.New(typer, options)
+	if err != nil {
+		return err
+	}
+	if r.backups, err = talosetcdbackups.New(typer, options); err != nil {
+		return err
+	}
+	storages, err := talosstorages.New(typer, options, r.backupsTo)
+	if err != nil {
+		return err
+	}
+	reclaims, err := machinereclaims.New(typer, options, r.machines.Machine.Machines)
+	if err != nil {
+		return err
+	}
+	credentials, err := taloscredentialrequests.New(typer, options, checker)
+	if err != nil {
+		return err
+	}
+	installations, err := ichorinstallations.New(typer, options)
+	if err != nil {
+		return err
+	}
+	users, err := ichorusers.New(typer, options)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.served, map[string]rest.Storage{
+		"talosconfigpatches":             patches.Main,
+		"talosconfigpatches/status":      patches.Status,
+		"talosoperations":                operations.Main,
+		"talosoperations/status":         operations.Status,
+		"talosoperations/resume":         operations.Resume,
+		"talosoperations/cancel":         operations.Cancel,
+		"talosetcdbackups":               r.backups.Main,
+		"talosetcdbackups/status":        r.backups.Status,
+		"talosstorages":                  storages.Main,
+		"talosstorages/status":           storages.Status,
+		"machinereclaims":                reclaims.Main,
+		"machinereclaims/status":         reclaims.Status,
+		"taloscredentialrequests":        credentials.Main,
+		"taloscredentialrequests/status": credentials.Status,
+		"ichorinstallations":             installations.Main,
+		"ichorinstallations/status":      installations.Status,
+		"ichorusers":                     users.Main,
+		"ichorusers/status":              users.Status,
+		"ichorusers/certificate":         users.Certificate,
+		"ichorusers/password":            users.Password,
+	})
+	return nil
+}
+
+// backupsTo are the names of the backups that go to a storage.
+func (r *Registry) backupsTo(ctx context.Context, storage string) ([]string, error) {
+	obj, err := r.backups.Main.List(ctx, &metainternalversion.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list backups: %w", err)
+	}
+	var names []string
+	for _, backup := range obj.(*ichor.TalosEtcdBackupList).Items {
+		if backup.Spec.StorageRef.Name == storage {
+			names = append(names, backup.Name)
+		}
+	}
+	return names, nil
+}
+
+// Storage is what the API server serves, by resource and subresource.
+func (r *Registry) Storage() map[string]rest.Storage { return r.served }
 
 // Gate is the control-plane gate.
 func (r *Registry) Gate() *slots.Gate { return r.gate }

@@ -3,9 +3,7 @@
 package talosclusters
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -101,15 +99,7 @@ func canonicalizeValues(cluster *ichor.TalosCluster) {
 	if cilium == nil || cilium.Values == nil || len(cilium.Values.Raw) == 0 {
 		return
 	}
-	decoder := json.NewDecoder(bytes.NewReader(cilium.Values.Raw))
-	decoder.UseNumber()
-	var values map[string]any
-	if err := decoder.Decode(&values); err != nil {
-		return // validation says so
-	}
-	if raw, err := json.Marshal(values); err == nil {
-		cilium.Values = &ichor.JSONObject{Raw: raw}
-	}
+	cilium.Values = &ichor.JSONObject{Raw: ichor.CanonicalJSON(cilium.Values.Raw)}
 }
 
 // keepMeta undoes every change of the metadata but of managedFields and resourceVersion, which the generic registry

@@ -45,6 +45,8 @@ var (
 	Approve = Permission{v1alpha1.VerbApprove, "talosmachines", "approval"}
 	// Remove approved machines.
 	Remove = Permission{v1alpha1.VerbRemove, "talosmachines", "removal"}
+	// RequestRole asks for a client certificate of a Talos role; the name is the role's.
+	RequestRole = Permission{v1alpha1.VerbRequest, "taloscredentialrequests", "role"}
 	// ConfigureCNI of a cluster.
 	ConfigureCNI = Permission{v1alpha1.VerbConfigure, "talosclusters", "cni"}
 )

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"maesh.dev/ichor/pkg/apis/ichor"
+)
+
+// Storage is the storage of a kind.
+type Storage[T Object, S, U any] struct {
+	// Main is the resource itself.
+	Main *REST[T]
+	// Status is the subresource "status".
+	Status *Door[T]
+
+	base strategy[T, S, U]
+}
+
+// New builds the storage of a kind.
+func New[T Object, S, U any](typer runtime.ObjectTyper, options generic.RESTOptionsGetter, kind Kind[T, S, U]) (*Storage[T, S, U], error) {
+	base := newStrategy(typer, &kind)
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return kind.New() },
+		NewListFunc:               kind.NewList,
+		DefaultQualifiedResource:  ichor.Resource(kind.Resource),
+		SingularQualifiedResource: ichor.Resource(kind.Singular),
+		CreateStrategy:            base,
+		UpdateStrategy:            base,
+		DeleteStrategy:            base,
+		ResetFieldsStrategy:       base,
+		ReturnDeletedObject:       true,
+		TableConvertor:            newTableConvertor(&kind),
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: kind.attrs}); err != nil {
+		return nil, fmt.Errorf("build storage of %s: %w", kind.Resource, err)
+	}
+	s := &Storage[T, S, U]{Main: &REST[T]{Store: store, guard: kind.Guard, shortNames: kind.ShortNames}, base: base}
+	s.Status = s.door(statusStrategy[T, S, U]{base}, nil)
+	return s, nil
+}
+
+// Part is a door for a part of the spec.
+func (s *Storage[T, S, U]) Part(part Part[T, S, U]) *Door[T] {
+	return s.door(partStrategy[T, S, U]{strategy: s.base, part: part}, part.Guard)
+}
+
+func (s *Storage[T, S, U]) door(strategy interface {
+	rest.RESTUpdateStrategy
+	rest.ResetFieldsStrategy
+}, guard func(ctx context.Context, obj, old T) error,
+) *Door[T] {
+	copied := *s.Main.Store
+	copied.UpdateStrategy, copied.ResetFieldsStrategy = strategy, strategy
+	return &Door[T]{store: &copied, update: guard}
+}
+
+// REST is the main resource of a kind.
+type REST[T Object] struct {
+	*genericregistry.Store
+	guard      Guard[T]
+	shortNames []string
+}
+
+var (
+	_ rest.StandardStorage    = &REST[Object]{}
+	_ rest.ShortNamesProvider = &REST[Object]{}
+	_ rest.CategoriesProvider = &REST[Object]{}
+)
+
+// ShortNames is what people type.
+func (r *REST[T]) ShortNames() []string { return r.shortNames }
+
+// Categories puts the kind into "kubectl get ichor".
+func (*REST[T]) Categories() []string { return []string{"ichor"} }
+
+// Create makes an object.
+func (r *REST[T]) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, guarded(createValidation, r.guard.Create), options)
+}
+
+// Update changes what people may change. Server-side apply creates through it.
+func (r *REST[T]) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, objInfo, guarded(createValidation, r.guard.Create), updating(updateValidation, r.guard.Update), forceAllowCreate, options)
+}
+
+// Delete removes an object.
+func (r *REST[T]) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return r.Store.Delete(ctx, name, r.deleting(deleteValidation), options)
+}
+
+// DeleteCollection removes objects, each by the rules for one.
+func (r *REST[T]) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+	listOptions *metainternalversion.ListOptions,
+) (runtime.Object, error) {
+	return r.Store.DeleteCollection(ctx, r.deleting(deleteValidation), options, listOptions)
+}
+
+// deleting asks the guard unless the deletion was decided before.
+func (r *REST[T]) deleting(before rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	if r.guard.Delete == nil {
+		return before
+	}
+	return guarded(before, func(ctx context.Context, obj T) error {
+		if obj.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		return r.guard.Delete(ctx, obj)
+	})
+}
+
+// guarded is a validation followed by a guard, on the final object.
+func guarded[T Object](before rest.ValidateObjectFunc, guard func(ctx context.Context, obj T) error) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if before != nil {
+			if err := before(ctx, obj); err != nil {
+				return err
+			}
+		}
+		if guard == nil {
+			return nil
+		}
+		return guard(ctx, obj.(T))
+	}
+}
+
+// Refuse is a 403 with its cause for programs.
+func Refuse(resource, name string, cause metav1.CauseType, field, message string) error {
+	status := apierrors.NewForbidden(ichor.Resource(resource), name, errors.New(message))
+	status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause, Message: message, Field: field})
+	return status
+}
