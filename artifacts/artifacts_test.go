@@ -145,7 +145,21 @@ func TestOnlyThoseWhoShouldHoldEachVerb(t *testing.T) {
 		{"make a cluster", "talosclusters", "create", false, false, true},
 		{"delete a cluster", "talosclusters", "delete", false, false, true},
 		{"change the network plugin", "talosclusters/cni", "configure", false, false, true},
+		{"look at users", "ichorusers", "list", true, true, true},
+		{"start an operation", "talosoperations", "create", false, true, true},
+		{"resume an operation", "talosoperations/resume", "update", false, true, true},
+		{"cancel an operation", "talosoperations/cancel", "update", false, true, true},
+		{"reclaim a machine", "machinereclaims", "create", false, true, true},
+		{"ask for a certificate", "taloscredentialrequests", "create", false, true, true},
+		{"change what runs on every node", "talosconfigpatches", "create", false, false, true},
+		{"carry etcd away", "talosetcdbackups", "create", false, false, true},
+		{"say where backups go", "talosstorages", "update", false, false, true},
+		{"change Ichor itself", "ichorinstallations", "update", false, false, true},
+		{"make a user", "ichorusers", "create", false, false, true},
+		{"set a password", "ichorusers/password", "update", false, false, true},
+		{"ask for a user's certificate", "ichorusers/certificate", "update", false, false, true},
 		{"write status", "talosmachines/status", "update", false, false, false},
+		{"write an operation's status", "talosoperations/status", "update", false, false, false},
 		{"take a finalizer away", "talosmachines/finalize", "update", false, false, false},
 	}
 	for _, test := range tests {
@@ -159,6 +173,31 @@ func TestOnlyThoseWhoShouldHoldEachVerb(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWhichTalosRolesEachMayAskFor(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string][]string{
+		artifacts.RoleViewer:       {},
+		"ichor-viewer-credentials": {"os:reader"},
+		artifacts.RoleOperator:     {"os:etcd:backup", "os:operator", "os:reader"},
+		artifacts.RoleAdmin:        {"os:admin", "os:etcd:backup", "os:operator", "os:reader"},
+	} {
+		got := []string{}
+		for _, rule := range rules(t, "ClusterRole", role) {
+			if !slices.Contains(rule.Resources, "taloscredentialrequests/role") {
+				continue
+			}
+			if len(rule.ResourceNames) == 0 {
+				t.Errorf("%s may ask for every role", role)
+			}
+			got = append(got, rule.ResourceNames...)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", role, diff)
+		}
 	}
 }
 
