@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,9 +51,16 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"talosclusters", "talosclusters/finalize", "talosclusters/status", "talosmachines", "talosmachines/approval",
-		"talosmachines/finalize", "talosmachines/identity", "talosmachines/status"}; !slices.Equal(names, want) {
-		t.Errorf("resources %v, want %v", names, want)
+	want := []string{
+		"ichorinstallations", "ichorinstallations/status", "ichorusers", "ichorusers/certificate", "ichorusers/password", "ichorusers/status",
+		"machinereclaims", "machinereclaims/status", "talosclusters", "talosclusters/finalize", "talosclusters/status",
+		"talosconfigpatches", "talosconfigpatches/status", "taloscredentialrequests", "taloscredentialrequests/status",
+		"talosetcdbackups", "talosetcdbackups/status", "talosmachines", "talosmachines/approval", "talosmachines/finalize",
+		"talosmachines/identity", "talosmachines/status", "talosoperations", "talosoperations/cancel", "talosoperations/resume",
+		"talosoperations/status", "talosstorages", "talosstorages/status",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 }
 

@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 func outlive(before goleak.Option) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		err := goleak.Find(before)
+		// The audit log's writer keeps one goroutine for rotating files for as long as the process, and has no way to end it.
+		err := goleak.Find(before, goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}

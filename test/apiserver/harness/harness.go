@@ -97,7 +97,7 @@ func Start(t testing.TB, options ...Option) *Env {
 	for range s.servers {
 		options := e.Options(t)
 		options.Gate = s.gate
-		e.Serve(t, options, serve)
+		e.Serve(t, options, Run)
 	}
 	return e
 }
@@ -132,7 +132,8 @@ func (e *Env) add(t testing.TB, address net.Addr, done chan error, end func() er
 }
 
 // serve is a server without a command around it.
-func serve(ctx context.Context, options *apiserver.Options) error {
+// Run serves until the context ends.
+func Run(ctx context.Context, options *apiserver.Options) error {
 	config, err := options.Config(ctx)
 	if err != nil {
 		return err

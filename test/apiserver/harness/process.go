@@ -60,7 +60,7 @@ func runAsProcess(text string) error {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
-	return serve(ctx, options)
+	return Run(ctx, options)
 }
 
 // ServeProcess runs a server in a process of its own and waits until it is ready. It is the next of the environment's
