@@ -52,7 +52,7 @@ var Outside = []Confined{
 	},
 	{
 		Import: "github.com/siderolabs/talos/pkg/machinery/api/machine",
-		To:     []string{"pkg/talos", "test"},
+		To:     []string{"pkg/machineconfig", "pkg/talos", "test"}, // machineconfig: Talos' rules of compatibility take a version in this form
 		Why:    "pkg/talos is the one place that speaks to a node",
 	},
 	{
