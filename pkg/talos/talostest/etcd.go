@@ -12,7 +12,7 @@ import (
 
 var (
 	errNoEtcd   = errors.New("etcd is not running")
-	errNoLeader = errors.New("Unavailable: etcdserver: no leader")
+	errNoLeader = errors.New("etcdserver: no leader")
 )
 
 // Survey implements talos.ConfiguredNode.

@@ -17,7 +17,7 @@ type MachineSection struct {
 }
 
 // MarshalJSON writes the section as it was read; an empty one is written as {}.
-func (s MachineSection) MarshalJSON() ([]byte, error) { return JSONObject{Raw: s.Raw}.MarshalJSON() }
+func (s MachineSection) MarshalJSON() ([]byte, error) { return JSONObject(s).MarshalJSON() }
 
 // UnmarshalJSON takes any JSON object.
 func (s *MachineSection) UnmarshalJSON(in []byte) error {
@@ -37,7 +37,7 @@ type ClusterSection struct {
 }
 
 // MarshalJSON writes the section as it was read; an empty one is written as {}.
-func (s ClusterSection) MarshalJSON() ([]byte, error) { return JSONObject{Raw: s.Raw}.MarshalJSON() }
+func (s ClusterSection) MarshalJSON() ([]byte, error) { return JSONObject(s).MarshalJSON() }
 
 // UnmarshalJSON takes any JSON object.
 func (s *ClusterSection) UnmarshalJSON(in []byte) error {
@@ -57,7 +57,7 @@ type ConfigDocument struct {
 }
 
 // MarshalJSON writes the document as it was read; an empty one is written as {}.
-func (d ConfigDocument) MarshalJSON() ([]byte, error) { return JSONObject{Raw: d.Raw}.MarshalJSON() }
+func (d ConfigDocument) MarshalJSON() ([]byte, error) { return JSONObject(d).MarshalJSON() }
 
 // UnmarshalJSON takes any JSON object.
 func (d *ConfigDocument) UnmarshalJSON(in []byte) error {
