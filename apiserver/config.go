@@ -91,6 +91,10 @@ func (o *Options) applyEtcd(config *genericapiserver.RecommendedConfig) error {
 		serverstorage.NewResourceConfig(), nil)
 	etcd := *o.Recommended.Etcd
 	etcd.StorageConfig = storage
+	etcd.WatchCacheSizes = slices.Clone(etcd.WatchCacheSizes)
+	for _, resource := range registry.Uncached {
+		etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, ichor.Resource(resource).String()+"#0")
+	}
 	if err := addEtcdCheck(&config.Config, storage); err != nil {
 		return err
 	}

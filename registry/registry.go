@@ -45,6 +45,9 @@ var Stored = []string{
 	"taloscredentialrequests", "talosetcdbackups", "talosmachines", "talosoperations", "talosstorages",
 }
 
+// Uncached are the resources of Stored that no watch cache should hold.
+var Uncached = []string{ichorusers.PasswordResource}
+
 // Registry is the storage of every resource.
 type Registry struct {
 	clusters *talosclusters.Storage

@@ -21,7 +21,7 @@ import (
 const PasswordResource = "ichoruserpasswords"
 
 // passwords is where hashes are kept: in etcd beside everything else, encrypted at rest if that is configured for the
-// resource, and in no watch cache.
+// resource. The server gives them no watch cache, so they are in no memory for longer than a request.
 type passwords struct {
 	storage storage.Interface
 	prefix  string
@@ -35,7 +35,7 @@ func newPasswords(options generic.RESTOptionsGetter) (*passwords, func(), error)
 		return nil, nil, fmt.Errorf("find the storage of passwords: %w", err)
 	}
 	prefix := "/" + rest.ResourcePrefix
-	backend, destroy, err := generic.UndecoratedStorage(rest.StorageConfig, prefix,
+	backend, destroy, err := rest.Decorator(rest.StorageConfig, prefix,
 		func(obj runtime.Object) (string, error) { return prefix + "/" + obj.(*ichor.UserPassword).Name, nil },
 		func() runtime.Object { return &ichor.UserPassword{} }, func() runtime.Object { return &ichor.UserPasswordList{} },
 		storage.DefaultClusterScopedAttr, nil, &cache.Indexers{})
