@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+func TestA500IsExplainedWhereItIsNotTheServersFault(t *testing.T) {
+	t.Parallel()
+	const path, apply = "/apis/ichor.maesh.dev/v1alpha1/taloscluster/prod", "application/apply-patch+yaml"
+	tests := map[string]struct {
+		method, path, content, verb, message string
+		code                                 int
+		reason                               metav1.StatusReason
+		says                                 string
+	}{
+		"etcd is full": {method: "PUT", message: "store the password: etcdserver: mvcc: database space exceeded", code: 503, reason: "ServiceUnavailable", says: "nothing was changed"},
+		"an object is too large for etcd": {
+			method: "POST", message: "etcdserver: request is too large", code: 413, reason: "RequestEntityTooLarge", says: "1.5 MiB",
+		},
+		"etcd is overloaded":                      {method: "POST", message: "etcdserver: too many requests", code: 503, reason: "ServiceUnavailable", says: "Try again later"},
+		"etcd's members differ":                   {method: "GET", message: "etcdserver: corrupt cluster", code: 503, reason: "ServiceUnavailable", says: "CORRUPT"},
+		"no leader, for a writer":                 {method: "PATCH", message: "etcdserver: leader changed", code: 503, reason: "ServiceUnavailable", says: "isn't known"},
+		"no leader, for a reader":                 {method: "GET", message: "etcdserver: no leader", code: 503, reason: "ServiceUnavailable", says: "; try again ("},
+		"a connection that broke":                 {method: "DELETE", message: "rpc error: code = Unavailable desc = error reading from server: EOF", code: 503, reason: "ServiceUnavailable", says: "isn't known"},
+		"another gRPC error":                      {method: "DELETE", message: "rpc error: code = Internal desc = a bug", code: 500, says: "a bug"},
+		"something of the server itself":          {method: "PUT", message: "nil pointer", code: 500, says: "nil pointer"},
+		"an applied object of another type":       {method: "PATCH", content: apply, message: "failed to create typed patch object (x): y", code: 400, reason: "BadRequest", says: "typed patch"},
+		"the same words, but not of an apply":     {method: "PATCH", message: "failed to create typed patch object (x): y", code: 500, says: "typed patch"},
+		"a watch, which is a stream":              {method: "GET", verb: "watch", message: "etcdserver: no leader", code: 500, says: "no leader"},
+		"a path that isn't one of the resources'": {method: "GET", path: "/readyz", message: "etcdserver: no leader", code: 500, says: "no leader"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			library := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusInternalServerError)
+				status := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 500, Message: test.message}
+				if err := json.NewEncoder(w).Encode(status); err != nil {
+					t.Error(err)
+				}
+			})
+			if test.path == "" {
+				test.path = path
+			}
+			if test.verb == "" {
+				test.verb = strings.ToLower(test.method)
+			}
+			req := httptest.NewRequest(test.method, test.path, nil)
+			req.Header.Set("Content-Type", test.content)
+			req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: test.verb, IsResourceRequest: true}))
+			answer := httptest.NewRecorder()
+			withFaultsExplained(library).ServeHTTP(answer, req)
+			var got metav1.Status
+			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+				t.Fatalf("%v\n%s", err, answer.Body)
+			}
+			if answer.Code != test.code || int(got.Code) != test.code || got.Reason != test.reason || !strings.Contains(got.Message, test.says) || !strings.Contains(got.Message, test.message) {
+				t.Errorf("%d %+v, want %d, %q, a message with %q and what was said", answer.Code, got, test.code, test.reason, test.says)
+			}
+			if answer.Header().Get("Retry-After") != "" {
+				t.Error("clients would repeat it by themselves")
+			}
+		})
+	}
+}
+
+func TestWhatIsNo500PassesThrough(t *testing.T) {
+	t.Parallel()
+	library := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("etcdserver: no leader"))
+	})
+	answer := httptest.NewRecorder()
+	withFaultsExplained(library).ServeHTTP(answer, httptest.NewRequest("GET", "/apis/ichor.maesh.dev/v1alpha1/talosclusters", nil))
+	if answer.Code != http.StatusTeapot || answer.Body.String() != "etcdserver: no leader" {
+		t.Errorf("%d %q", answer.Code, answer.Body)
+	}
+}
