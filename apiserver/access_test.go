@@ -51,40 +51,6 @@ func TestPathsThatOpenTheAPI(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		change func(*Options)
-		want   string
-	}{
-		"no storage":   {func(o *Options) { o.Recommended.Etcd.StorageConfig.Transport.ServerList = nil }, "--etcd-servers"},
-		"two storages": {func(o *Options) { o.EtcdEmbeddedDir = "/x" }, "--etcd-embedded-dir and --etcd-servers"},
-		"no certificate": {func(o *Options) {
-			o.Recommended.SecureServing.ServerCert.CertKey.CertFile, o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "", ""
-		}, "--cert-dir"},
-		"a certificate without its key": {func(o *Options) { o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "" }, "go together"},
-		"no authorization":              {func(o *Options) { o.Recommended.Authorization = nil }, "can't be left out"},
-		"no authentication":             {func(o *Options) { o.Recommended.Authentication = nil }, "can't be left out"},
-		"authorization if there is any": {func(o *Options) { o.Recommended.Authorization.RemoteKubeConfigFileOptional = true }, "can't be optional"},
-		"everybody anonymous":           {func(o *Options) { o.Recommended.Authentication.TolerateInClusterLookupFailure = true }, "tolerate"},
-		"resources for everybody":       {func(o *Options) { o.Recommended.Authorization.AlwaysAllowPaths = []string{"/apis/*"} }, "without authorization"},
-	} {
-		o, err := NewOptions()
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{"https://127.0.0.1:2379"}
-		o.Recommended.SecureServing.ServerCert.CertKey.CertFile, o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "tls.crt", "tls.key"
-		if err := o.Validate(); err != nil {
-			t.Fatalf("sound options: %v", err)
-		}
-		tc.change(o)
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want an error about %q", name, err, tc.want)
-		}
-	}
-}
-
 func TestStartWithoutAccessControlIsRefused(t *testing.T) {
 	t.Parallel()
 	if err := checkAccess(genericapiserver.NewConfig(Codecs)); err == nil || !strings.Contains(err.Error(), "authorizer") {

@@ -37,6 +37,14 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err := o.checkTrust(ctx); err != nil {
 		return nil, err
 	}
+	rights, err := o.awaitRights(ctx)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := o.newTrust()
+	if err != nil {
+		return nil, err
+	}
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
@@ -49,10 +57,14 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	// Everything but etcd, which takes a storage factory that honours versions and media types by resource.
 	recommended := *o.Recommended
 	recommended.Etcd = nil
+	authentication := *o.Recommended.Authentication
+	authentication.ClientCert.CAContentProvider = trusted.client
+	recommended.Authentication = &authentication
 	if err := recommended.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("apply options: %w", err)
 	}
-	if err := addRightsCheck(config); err != nil {
+	trusted.guard(&config.Config)
+	if err := rights.guard(&config.Config); err != nil {
 		return nil, err
 	}
 	if err := o.applyEtcd(config); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -31,6 +32,9 @@ type Options struct {
 	EtcdEmbeddedDir string
 	// Gate changes the control-plane gate; for tests.
 	Gate []slots.Option
+	// RightsPatience is how long a start waits for rights that the server's account lacks: they may be granted at the same
+	// time. Then it is refused.
+	RightsPatience time.Duration
 
 	globals basecompatibility.ComponentGlobalsRegistry
 	// embedded are the endpoints of the etcd member in the process.
@@ -47,6 +51,8 @@ func NewOptions() (*Options, error) {
 		Recommended: genericoptions.NewRecommendedOptions(EtcdPrefix, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
 		Run:         genericoptions.NewServerRunOptionsForComponent(Component, globals),
 		globals:     globals,
+
+		RightsPatience: 30 * time.Second,
 	}
 	// Requests have passed the kube-apiserver's priority and fairness already; here max-inflight is enough.
 	o.Recommended.Features.EnablePriorityAndFairness = false
@@ -110,6 +116,9 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Recommended.Traces.Validate()...)
 	errs = append(errs, o.Run.Validate()...)
 	errs = append(errs, o.validateAccess()...)
+	errs = append(errs, o.validateAdmission()...)
+	errs = append(errs, o.validateEtcdTransport()...)
+	errs = append(errs, o.validateTLS()...)
 	return utilerrors.NewAggregate(errs)
 }
 
@@ -141,12 +150,25 @@ func (o *Options) validateAccess() []error {
 	if o.Recommended.Authentication.TolerateInClusterLookupFailure {
 		errs = append(errs, errors.New("--authentication-tolerate-lookup-failure would make every request anonymous; leave it out"))
 	}
+	errs = append(errs, validateFrontProxy(o.Recommended.Authentication)...)
 	for _, path := range o.Recommended.Authorization.AlwaysAllowPaths {
 		if opensAPI(path) {
 			errs = append(errs, fmt.Errorf("--authorization-always-allow-paths: %q would serve resources without authorization", path))
 		}
 	}
-	return errs
+	return append(errs, o.validateKubeconfigs()...)
+}
+
+// validateFrontProxy refuses a server that couldn't tell the aggregation layer's requests from others.
+func validateFrontProxy(authentication *genericoptions.DelegatingAuthenticationOptions) []error {
+	header := authentication.RequestHeader
+	switch {
+	case header.ClientCAFile != "" && len(header.AllowedNames) == 0:
+		return []error{errors.New("--requestheader-client-ca-file without --requestheader-allowed-names: every certificate of that CA could name any user; name the front proxy's, for instance front-proxy-client")}
+	case header.ClientCAFile == "" && authentication.SkipInClusterLookup:
+		return []error{errors.New("--authentication-skip-lookup without --requestheader-client-ca-file: every request of the aggregation layer would be anonymous; leave it out, or give that CA and --requestheader-allowed-names")}
+	}
+	return nil
 }
 
 // Complete fills what follows from other options.

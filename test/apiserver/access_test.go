@@ -3,7 +3,6 @@
 package apiserver_test
 
 import (
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,15 +33,5 @@ func TestUsersThatTheFrontProxyNames(t *testing.T) {
 	}
 	if _, err := stranger.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 		t.Errorf("a name that isn't the proxy's: %v, want a refusal", err)
-	}
-}
-
-func TestAFrontProxyWithTheClientsAuthorityIsRefused(t *testing.T) {
-	t.Parallel()
-	env := harness.Start(t, harness.Servers(0), harness.OneAuthority())
-	options := env.Options(t)
-	defer options.Recommended.SecureServing.Listener.Close()
-	if _, err := options.Config(testContext(t)); err == nil || !strings.Contains(err.Error(), "is a client CA too") {
-		t.Errorf("configure: %v, want a refusal", err)
 	}
 }

@@ -53,7 +53,7 @@ type Option func(*settings)
 
 type settings struct {
 	servers  int
-	oneCA    bool
+	denied   []string
 	policies map[string][]any
 	gate     []slots.Option
 }
@@ -61,8 +61,8 @@ type settings struct {
 // Servers sets how many servers there are.
 func Servers(n int) Option { return func(s *settings) { s.servers = n } }
 
-// OneAuthority makes one certificate authority vouch for clients and for the front proxy, as a careless cluster might.
-func OneAuthority() Option { return func(s *settings) { s.oneCA = true } }
+// Denied takes rights from the servers' own account, each as "VERB RESOURCE".
+func Denied(rights ...string) Option { return func(s *settings) { s.denied = rights } }
 
 // Policies sets the admission objects of the host cluster, by resource.
 func Policies(resource string, objects ...any) Option {
@@ -84,9 +84,6 @@ func Start(t testing.TB, options ...Option) *Env {
 		option(&s)
 	}
 	e := &Env{Prefix: fmt.Sprintf("/test-%d", environments.Add(1)), authorities: newAuthorities(t)}
-	if s.oneCA {
-		e.authorities.frontProxy = e.authorities.client
-	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{sharedEtcd(t).Endpoint}})
 	if err != nil {
 		t.Fatalf("connect to etcd: %v", err)
@@ -94,6 +91,7 @@ func Start(t testing.TB, options ...Option) *Env {
 	e.Etcd = client
 	t.Cleanup(func() { _ = client.Close() })
 	e.Kube = startKube(t, s.policies, e.authorities)
+	e.Kube.Deny(s.denied...)
 	for range s.servers {
 		options := e.Options(t)
 		options.Gate = s.gate
@@ -131,8 +129,7 @@ func (e *Env) add(t testing.TB, address net.Addr, done chan error, end func() er
 	return server
 }
 
-// serve is a server without a command around it.
-// Run serves until the context ends.
+// Run is a server without a command around it: it serves until the context ends.
 func Run(ctx context.Context, options *apiserver.Options) error {
 	config, err := options.Config(ctx)
 	if err != nil {

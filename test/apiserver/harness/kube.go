@@ -30,6 +30,8 @@ import (
 // and which admission policies there are. Real requests over real TLS, answers from a table.
 type Kube struct {
 	server   *httptest.Server
+	trusted  *changing
+	denied   atomic.Pointer[map[string]bool]
 	reviews  atomic.Int64
 	upstream atomic.Pointer[httputil.ReverseProxy]
 }
@@ -58,10 +60,12 @@ func startKube(t testing.TB, objects map[string][]any, authorities *authorities)
 			"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
 		},
 	}
+	k.trusted = newChanging(authentication)
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, authentication)
+		object, _ := k.trusted.now()
+		write(w, object)
 	})
-	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps", k.collection("v1", "ConfigMapList", []any{authentication}))
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps", k.trusted.serve)
 	mux.HandleFunc("GET /api/v1/namespaces", k.collection("v1", "NamespaceList", nil))
 	for resource, kind := range map[string]string{
 		"mutatingwebhookconfigurations": "MutatingWebhookConfigurationList", "validatingwebhookconfigurations": "ValidatingWebhookConfigurationList",
@@ -158,13 +162,24 @@ func (k *Kube) reviewAccess(w http.ResponseWriter, req *http.Request) {
 	write(w, &review)
 }
 
-// reviewOwnAccess allows the server all that it asks for: its rights are the manifests' business.
+// Deny takes rights from the server's own account, each as "VERB RESOURCE", in place of those denied before.
+func (k *Kube) Deny(rights ...string) {
+	denied := map[string]bool{}
+	for _, right := range rights {
+		denied[right] = true
+	}
+	k.denied.Store(&denied)
+}
+
+// reviewOwnAccess allows the server all that it asks for, but what was denied: its rights are the manifests' business.
 func (k *Kube) reviewOwnAccess(w http.ResponseWriter, req *http.Request) {
 	var review authorizationv1.SelfSubjectAccessReview
 	if !read(w, req, &review) {
 		return
 	}
-	review.Status.Allowed = true
+	asked := review.Spec.ResourceAttributes
+	denied := k.denied.Load()
+	review.Status.Allowed = denied == nil || !(*denied)[asked.Verb+" "+asked.Resource]
 	write(w, &review)
 }
 
