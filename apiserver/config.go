@@ -10,6 +10,7 @@ import (
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	basecompatibility "k8s.io/component-base/compatibility"
 
@@ -41,10 +42,6 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	trusted, err := o.newTrust()
-	if err != nil {
-		return nil, err
-	}
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
@@ -54,6 +51,13 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 		return nil, fmt.Errorf("apply run options: %w", err)
 	}
 	config.FeatureGate = o.globals.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if err := o.applyEtcd(config); err != nil {
+		return nil, fmt.Errorf("apply etcd options: %w", err)
+	}
+	trusted, err := o.newTrust()
+	if err != nil {
+		return nil, err
+	}
 	// Everything but etcd, which takes a storage factory that honours versions and media types by resource.
 	recommended := *o.Recommended
 	recommended.Etcd = nil
@@ -66,9 +70,6 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	trusted.guard(&config.Config)
 	if err := rights.guard(&config.Config); err != nil {
 		return nil, err
-	}
-	if err := o.applyEtcd(config); err != nil {
-		return nil, fmt.Errorf("apply etcd options: %w", err)
 	}
 	if config.AdmissionControl != nil {
 		config.AdmissionControl = observedAdmission{config.AdmissionControl}
@@ -107,10 +108,17 @@ func (o *Options) applyEtcd(config *genericapiserver.RecommendedConfig) error {
 	for _, resource := range registry.Uncached {
 		etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, ichor.Resource(resource).String()+"#0")
 	}
-	if err := addEtcdCheck(&config.Config, storage); err != nil {
+	if err := etcd.ApplyWithStorageFactoryTo(factory, &config.Config); err != nil {
+		if etcd.EncryptionProviderConfigFilepath != "" {
+			return fmt.Errorf("--encryption-provider-config %s: %w", etcd.EncryptionProviderConfigFilepath, err)
+		}
 		return err
 	}
-	return etcd.ApplyWithStorageFactoryTo(factory, &config.Config)
+	// Without its key service a server can read nothing. The library's own check goes with those of etcd, which are left out.
+	if keys, ok := config.ResourceTransformers.(healthz.HealthChecker); ok {
+		config.AddReadyzChecks(keys)
+	}
+	return addEtcdCheck(&config.Config, storage)
 }
 
 // CompletedConfig is a configuration with nothing left to fill.

@@ -81,6 +81,11 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	o.Recommended.Traces.AddFlags(fs("traces"))
 	o.Run.AddUniversalFlags(fs("server"))
 	hide(fs("features"), "enable-priority-and-fairness")
+	hide(fs("etcd"), "encryption-provider-config-automatic-reload")
+	hide(fs("etcd"), "etcd-servers-overrides")
+	if flag := fs("etcd").Lookup("encryption-provider-config"); flag != nil {
+		flag.Usage = "File with the EncryptionConfiguration by which resources are encrypted before they are stored. Read again when it changes."
+	}
 	describeCertificates(fs("serving"))
 }
 
@@ -173,6 +178,10 @@ func validateFrontProxy(authentication *genericoptions.DelegatingAuthenticationO
 
 // Complete fills what follows from other options.
 func (o *Options) Complete() error {
+	if etcd := o.Recommended.Etcd; etcd.EncryptionProviderConfigFilepath != "" {
+		// Keys are rotated while servers run: a restart for each of the steps would be three.
+		etcd.EncryptionProviderConfigAutomaticReload = true
+	}
 	serving := o.Recommended.SecureServing
 	if serving.ServerCert.CertDirectory == "" {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 
 	"maesh.dev/ichor/test/apiserver/harness"
 )
@@ -18,6 +19,7 @@ import (
 // TestMain looks, after all servers and etcd have ended, for goroutines that outlive them.
 func TestMain(m *testing.M) {
 	harness.RunAsProcess()
+	controller.EncryptionConfigFileChangePollDuration = 200 * time.Millisecond
 	// The library's check that logs are flushed runs for as long as the process; it is started here to be known.
 	if err := healthz.LogHealthz.Check(nil); err != nil {
 		fmt.Fprintln(os.Stderr, "check of the logs:", err)
