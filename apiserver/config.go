@@ -45,7 +45,7 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(withoutStrategicMerge(withFaultsExplained(withJSONForObjects(handler))), c)
+		return genericapiserver.DefaultBuildHandlerChain(withoutNamespaces(withoutStrategicMerge(withFaultsExplained(withJSONForObjects(handler)))), c)
 	}
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("apply run options: %w", err)

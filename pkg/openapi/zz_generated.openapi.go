@@ -4283,7 +4283,7 @@ func schema_pkg_apis_ichor_v1alpha1_IchorInstallationStatus(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the installation is: Ready, Progressing.",
+							Description: "conditions say how the installation is: Ready, Progressing. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4505,7 +4505,7 @@ func schema_pkg_apis_ichor_v1alpha1_IchorUserStatus(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the user is: Ready, PasswordSet, CertificateIssued.",
+							Description: "conditions say how the user is: Ready, PasswordSet, CertificateIssued. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5521,7 +5521,7 @@ func schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the reclaim is: Complete, Failed.",
+							Description: "conditions say how the reclaim is: Complete, Failed. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6753,7 +6753,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the cluster is: Available, SecretsReady, Discovered.",
+							Description: "conditions say how the cluster is: Available, SecretsReady, Discovered. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7059,7 +7059,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchStatus(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the patch is: Ready, Conflicting.",
+							Description: "conditions say how the patch is: Ready, Conflicting. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7282,7 +7282,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the request is: Issued, Failed.",
+							Description: "conditions say how the request is: Issued, Failed. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7537,7 +7537,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupStatus(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the backups are: Ready (the last one that was due is verified), Progressing.",
+							Description: "conditions say how the backups are: Ready (the last one that was due is verified), Progressing. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7858,7 +7858,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed, Joined, Ready.",
+							Description: "conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed, Joined, Ready. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8287,7 +8287,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended.",
+							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8586,7 +8586,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosStorageStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the storage is: Ready (objects were written, read back and deleted).",
+							Description: "conditions say how the storage is: Ready (objects were written, read back and deleted). The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 )
@@ -30,6 +31,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		NewList:        func() runtime.Object { return &ichor.IchorInstallationList{} },
 		Spec:           func(i object) *spec { return &i.Spec },
 		Status:         func(i object) *status { return &i.Status },
+		Conditions:     func(i object) *[]metav1.Condition { return &i.Status.Conditions },
+		Progress:       progress.IchorInstallation,
 		Validate:       validation.ValidateIchorInstallation,
 		ValidateUpdate: validation.ValidateIchorInstallationUpdate,
 		ValidateStatus: validation.ValidateIchorInstallationStatusUpdate,

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 )
@@ -34,7 +35,7 @@ type Storage struct {
 	*standard.Storage[object, spec, status]
 	// Password takes passwords; Certificate takes requests for certificates.
 	Password    *PasswordREST
-	Certificate *standard.Door[object]
+	Certificate *standard.PartDoor[object]
 }
 
 // nowFunc is replaced by tests.
@@ -51,6 +52,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		NewList:        func() runtime.Object { return &ichor.IchorUserList{} },
 		Spec:           func(u object) *spec { return &u.Spec },
 		Status:         func(u object) *status { return &u.Status },
+		Conditions:     func(u object) *[]metav1.Condition { return &u.Status.Conditions },
+		Progress:       progress.IchorUser,
 		Locked:         []string{"spec.certificateRequest"},
 		Keep:           func(to, from *spec) { to.CertificateRequest = from.CertificateRequest },
 		Validate:       validation.ValidateIchorUser,
@@ -85,7 +88,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		Storage:  base,
 		Password: &PasswordREST{users: base.Main.Store, passwords: kept, destroy: destroy},
 		Certificate: base.Part(standard.Part[object, spec, status]{
-			Take: takeCertificateRequest, Validate: validation.ValidateIchorUserCertificate,
+			Taken: []string{"spec.certificateRequest.request", "spec.certificateRequest.ttl"},
+			Take:  takeCertificateRequest, Validate: validation.ValidateIchorUserCertificate,
 		}),
 	}, nil
 }

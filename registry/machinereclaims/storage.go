@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 )
@@ -33,10 +34,12 @@ type Storage = standard.Storage[object, spec, status]
 func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, machines func(context.Context) ([]ichor.TalosMachine, error)) (*Storage, error) {
 	return standard.New(typer, options, standard.Kind[object, spec, status]{
 		Resource: "machinereclaims", Singular: "machinereclaim", ShortNames: []string{"mr"},
-		New:     func() object { return &ichor.MachineReclaim{} },
-		NewList: func() runtime.Object { return &ichor.MachineReclaimList{} },
-		Spec:    func(r object) *spec { return &r.Spec },
-		Status:  func(r object) *status { return &r.Status },
+		New:        func() object { return &ichor.MachineReclaim{} },
+		NewList:    func() runtime.Object { return &ichor.MachineReclaimList{} },
+		Spec:       func(r object) *spec { return &r.Spec },
+		Status:     func(r object) *status { return &r.Status },
+		Conditions: func(r object) *[]metav1.Condition { return &r.Status.Conditions },
+		Progress:   progress.MachineReclaim,
 		Prepare: func(_ context.Context, r, _ object) {
 			r.Spec.UUID = strings.ToLower(strings.TrimSpace(r.Spec.UUID))
 		},

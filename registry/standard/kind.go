@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 )
 
 // Object is an object of the internal version.
@@ -46,6 +48,9 @@ type Kind[T Object, S, U any] struct {
 	KeepStatus func(to, from *U)
 	// ValidateStatus judges a change of the status. May be nil.
 	ValidateStatus func(obj, old T) field.ErrorList
+	// Conditions are where an object's conditions are, and Progress what the server adds to them.
+	Conditions func(T) *[]metav1.Condition
+	Progress   func(T) progress.Progress
 	// Warnings tell of what is allowed and may be unwise. May be nil.
 	Warnings func(obj T) []string
 

@@ -47,23 +47,24 @@ func New[T Object, S, U any](typer runtime.ObjectTyper, options generic.RESTOpti
 		return nil, fmt.Errorf("build storage of %s: %w", kind.Resource, err)
 	}
 	s := &Storage[T, S, U]{Main: &REST[T]{Store: store, guard: kind.Guard, shortNames: kind.ShortNames}, base: base}
-	s.Status = s.door(statusStrategy[T, S, U]{base}, nil)
+	status := statusStrategy[T, S, U]{base}
+	copied := s.through(status)
+	copied.ResetFieldsStrategy = status
+	s.Status = &Door[T]{subresource[T]{store: copied}}
 	return s, nil
 }
 
 // Part is a door for a part of the spec.
-func (s *Storage[T, S, U]) Part(part Part[T, S, U]) *Door[T] {
-	return s.door(partStrategy[T, S, U]{strategy: s.base, part: part}, part.Guard)
+func (s *Storage[T, S, U]) Part(part Part[T, S, U]) *PartDoor[T] {
+	store := s.through(partStrategy[T, S, U]{strategy: s.base, part: part})
+	return &PartDoor[T]{subresource: subresource[T]{store: store, update: part.Guard}, taken: part.Taken}
 }
 
-func (s *Storage[T, S, U]) door(strategy interface {
-	rest.RESTUpdateStrategy
-	rest.ResetFieldsStrategy
-}, guard func(ctx context.Context, obj, old T) error,
-) *Door[T] {
+// through is the store with another strategy for updates.
+func (s *Storage[T, S, U]) through(strategy rest.RESTUpdateStrategy) *genericregistry.Store {
 	copied := *s.Main.Store
-	copied.UpdateStrategy, copied.ResetFieldsStrategy = strategy, strategy
-	return &Door[T]{store: &copied, update: guard}
+	copied.UpdateStrategy, copied.ResetFieldsStrategy = strategy, nil
+	return &copied
 }
 
 // REST is the main resource of a kind.
@@ -78,6 +79,9 @@ var (
 	_ rest.ShortNamesProvider = &REST[Object]{}
 	_ rest.CategoriesProvider = &REST[Object]{}
 )
+
+// Strategy is how the resource changes objects.
+func (r *REST[T]) Strategy() rest.RESTUpdateStrategy { return r.UpdateStrategy }
 
 // ShortNames is what people type.
 func (r *REST[T]) ShortNames() []string { return r.shortNames }

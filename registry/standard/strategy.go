@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
+	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/reset"
 )
 
@@ -54,6 +56,7 @@ func (s strategy[T, S, U]) PrepareForCreate(ctx context.Context, obj runtime.Obj
 		s.kind.Keep(s.kind.Spec(object), new(S))
 	}
 	s.prepare(ctx, object, *new(T))
+	progress.Record(s.kind.Conditions(object), nil, object.GetGeneration(), s.kind.Progress(object))
 }
 
 // PrepareForUpdate keeps what only other doors write.
@@ -66,6 +69,12 @@ func (s strategy[T, S, U]) PrepareForUpdate(ctx context.Context, obj, old runtim
 	}
 	s.prepare(ctx, object, was)
 	s.moveGeneration(object, was)
+	s.recordProgress(object, was)
+}
+
+// recordProgress says in the conditions that every kind has where the object is now. The status may be the old object's.
+func (s strategy[T, S, U]) recordProgress(obj, old T) {
+	progress.Record(s.kind.Conditions(obj), *s.kind.Conditions(old), obj.GetGeneration(), s.kind.Progress(obj))
 }
 
 func (s strategy[T, S, U]) prepare(ctx context.Context, obj, old T) {
@@ -83,12 +92,14 @@ func (s strategy[T, S, U]) moveGeneration(obj, old T) {
 
 // Validate judges a new object.
 func (s strategy[T, S, U]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return s.kind.Validate(obj.(T))
+	object := obj.(T)
+	return append(validation.ValidateOwners(object.GetOwnerReferences(), nil), s.kind.Validate(object)...)
 }
 
 // ValidateUpdate judges a change through the main resource.
 func (s strategy[T, S, U]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.kind.ValidateUpdate(obj.(T), old.(T))
+	object, was := obj.(T), old.(T)
+	return append(validation.ValidateOwners(object.GetOwnerReferences(), was.GetOwnerReferences()), s.kind.ValidateUpdate(object, was)...)
 }
 
 // WarningsOnCreate tells of what is allowed and may be unwise.
@@ -132,7 +143,7 @@ type statusStrategy[T Object, S, U any] struct{ strategy[T, S, U] }
 
 // GetResetFields is all but the status.
 func (s statusStrategy[T, S, U]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return reset.Fields(append([]string{"metadata", "spec"}, s.kind.StatusKept...)...)
+	return reset.Status(append([]string{"metadata", "spec"}, s.kind.StatusKept...)...)
 }
 
 // PrepareForUpdate keeps all but the status.
@@ -143,6 +154,7 @@ func (s statusStrategy[T, S, U]) PrepareForUpdate(_ context.Context, obj, old ru
 	if s.kind.KeepStatus != nil {
 		s.kind.KeepStatus(s.kind.Status(object), s.kind.Status(was))
 	}
+	s.recordProgress(object, was)
 }
 
 // ValidateUpdate judges a status.

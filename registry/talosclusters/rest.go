@@ -45,6 +45,9 @@ var (
 	_ rest.CategoriesProvider = &REST{}
 )
 
+// Strategy is how the resource changes objects.
+func (r *REST) Strategy() rest.RESTUpdateStrategy { return r.UpdateStrategy }
+
 // ShortNames is what people type.
 func (*REST) ShortNames() []string { return []string{"tc"} }
 

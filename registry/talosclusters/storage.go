@@ -84,6 +84,9 @@ func (s subresource) Get(ctx context.Context, name string, options *metav1.GetOp
 	return s.store.Get(ctx, name, options)
 }
 
+// Strategy is how the door changes objects.
+func (s subresource) Strategy() rest.RESTUpdateStrategy { return s.store.UpdateStrategy }
+
 // GetResetFields are the fields that this door doesn't change.
 func (s subresource) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.store.GetResetFields()

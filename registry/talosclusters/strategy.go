@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/reset"
@@ -54,6 +56,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	canonicalizeValues(cluster)
 	cluster.Finalizers = reset.Finalizers(cluster.Finalizers, []string{v1alpha1.ClusterFinalizer})
 	slots.Count(cluster)
+	recordProgress(cluster, nil)
 }
 
 // PrepareForUpdate keeps what only subresources write.
@@ -66,17 +69,25 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if !apiequality.Semantic.DeepEqual(cluster.Spec, was.Spec) {
 		cluster.Generation = was.Generation + 1
 	}
+	recordProgress(cluster, was.Status.Conditions)
+}
+
+// recordProgress says in the conditions that every kind has where the cluster is now.
+func recordProgress(cluster *ichor.TalosCluster, was []metav1.Condition) {
+	progress.Record(&cluster.Status.Conditions, was, cluster.Generation, progress.TalosCluster(cluster))
 }
 
 // Validate judges a new cluster.
 func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validation.ValidateTalosCluster(obj.(*ichor.TalosCluster))
+	cluster := obj.(*ichor.TalosCluster)
+	return append(validation.ValidateOwners(cluster.OwnerReferences, nil), validation.ValidateTalosCluster(cluster)...)
 }
 
 // ValidateUpdate judges a change through the main resource. Slots and count are in one object, so lowering the count
 // below the held slots is judged against what is stored.
 func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateTalosClusterUpdate(obj.(*ichor.TalosCluster), old.(*ichor.TalosCluster))
+	cluster, was := obj.(*ichor.TalosCluster), old.(*ichor.TalosCluster)
+	return append(validation.ValidateOwners(cluster.OwnerReferences, was.OwnerReferences), validation.ValidateTalosClusterUpdate(cluster, was)...)
 }
 
 // WarningsOnCreate tells of what is allowed and may be unwise.
@@ -115,7 +126,7 @@ type statusStrategy struct{ strategy }
 
 // GetResetFields is all but the status, and the slots within it.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return reset.Fields("metadata", "spec", "status.controlPlaneSlots", "status.controlPlanes.approved", "status.controlPlanes.limit")
+	return reset.Status("metadata", "spec", "status.controlPlaneSlots", "status.controlPlanes.approved", "status.controlPlanes.limit")
 }
 
 // PrepareForUpdate keeps all but the status, and the slots within it.
@@ -125,6 +136,7 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	cluster.Spec = was.Spec
 	cluster.Status.ControlPlaneSlots = was.Status.ControlPlaneSlots
 	slots.Count(cluster)
+	recordProgress(cluster, was.Status.Conditions)
 }
 
 // ValidateUpdate judges a status.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/registry/standard"
@@ -31,6 +32,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		NewList:        func() runtime.Object { return &ichor.TalosConfigPatchList{} },
 		Spec:           func(p *ichor.TalosConfigPatch) *ichor.TalosConfigPatchSpec { return &p.Spec },
 		Status:         func(p *ichor.TalosConfigPatch) *ichor.TalosConfigPatchStatus { return &p.Status },
+		Conditions:     func(p *ichor.TalosConfigPatch) *[]metav1.Condition { return &p.Status.Conditions },
+		Progress:       progress.TalosConfigPatch,
 		Prepare:        canonicalize,
 		Validate:       validate,
 		ValidateUpdate: validateUpdate,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 	"maesh.dev/ichor/registry/verbs"
@@ -37,6 +38,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, checker v
 		NewList:        func() runtime.Object { return &ichor.TalosCredentialRequestList{} },
 		Spec:           func(r object) *spec { return &r.Spec },
 		Status:         func(r object) *status { return &r.Status },
+		Conditions:     func(r object) *[]metav1.Condition { return &r.Status.Conditions },
+		Progress:       progress.TalosCredentialRequest,
 		Prepare:        recordRequester,
 		Locked:         []string{"spec.requester"},
 		Keep:           func(to, from *spec) { to.Requester = from.Requester },

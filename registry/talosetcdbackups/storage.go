@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 )
@@ -33,6 +34,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		NewList:        func() runtime.Object { return &ichor.TalosEtcdBackupList{} },
 		Spec:           func(b object) *spec { return &b.Spec },
 		Status:         func(b object) *status { return &b.Status },
+		Conditions:     func(b object) *[]metav1.Condition { return &b.Status.Conditions },
+		Progress:       progress.TalosEtcdBackup,
 		Validate:       validation.ValidateTalosEtcdBackup,
 		ValidateUpdate: validation.ValidateTalosEtcdBackupUpdate,
 		ValidateStatus: validation.ValidateTalosEtcdBackupStatusUpdate,

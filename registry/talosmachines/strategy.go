@@ -18,6 +18,7 @@ import (
 
 	"maesh.dev/ichor/pkg/apis/ichor"
 	"maesh.dev/ichor/pkg/apis/ichor/identity"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/reset"
@@ -57,6 +58,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	machine.Spec.IdentityResolution = nil
 	normalizeIdentity(machine)
 	machine.Finalizers = reset.Finalizers(machine.Finalizers, []string{v1alpha1.MachineFinalizer})
+	recordProgress(machine, nil)
 }
 
 // PrepareForUpdate keeps what only subresources write.
@@ -72,12 +74,14 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 
 // Validate judges a new machine.
 func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validation.ValidateTalosMachine(obj.(*ichor.TalosMachine))
+	machine := obj.(*ichor.TalosMachine)
+	return append(validation.ValidateOwners(machine.OwnerReferences, nil), validation.ValidateTalosMachine(machine)...)
 }
 
 // ValidateUpdate judges a change through the main resource.
 func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateTalosMachineUpdate(obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine))
+	machine, was := obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine)
+	return append(validation.ValidateOwners(machine.OwnerReferences, was.OwnerReferences), validation.ValidateTalosMachineUpdate(machine, was)...)
 }
 
 // WarningsOnCreate returns no warnings.
@@ -110,11 +114,18 @@ func keepMeta(machine, was *ichor.TalosMachine) {
 	machine.ResourceVersion, machine.ManagedFields = version, managed
 }
 
-// bumpGeneration moves the generation when the spec changes. (The generic registry moves it at the deletion.)
+// bumpGeneration moves the generation when the spec changes, and says where the machine is with that. (The generic
+// registry moves it at the deletion.)
 func bumpGeneration(machine, was *ichor.TalosMachine) {
 	if !apiequality.Semantic.DeepEqual(machine.Spec, was.Spec) {
 		machine.Generation = was.Generation + 1
 	}
+	recordProgress(machine, was.Status.Conditions)
+}
+
+// recordProgress says in the conditions that every kind has where the machine is now.
+func recordProgress(machine *ichor.TalosMachine, was []metav1.Condition) {
+	progress.Record(&machine.Status.Conditions, was, machine.Generation, progress.TalosMachine(machine))
 }
 
 // GetAttrs returns what selectors see.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -54,7 +55,11 @@ func TestANewMachineIsPendingWhateverIsSent(t *testing.T) {
 	newStrategy(nil).PrepareForCreate(context.Background(), m)
 	want := pending()
 	want.Finalizers = []string{v1alpha1.MachineFinalizer, "example.com/mine"}
-	if diff := cmp.Diff(want, m); diff != "" {
+	want.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaitingForApproval, ObservedGeneration: 1,
+		Message: "a person has to approve the machine first",
+	}}
+	if diff := cmp.Diff(want, m, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
 		t.Errorf("new machine (-want +got):\n%s", diff)
 	}
 }

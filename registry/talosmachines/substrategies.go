@@ -19,7 +19,7 @@ type statusStrategy struct{ strategy }
 
 // GetResetFields is all but the status.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return reset.Fields("metadata", "spec")
+	return reset.Status("metadata", "spec")
 }
 
 // PrepareForUpdate keeps all but the status.
@@ -27,6 +27,7 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	machine, was := obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine)
 	keepMeta(machine, was)
 	machine.Spec = was.Spec
+	recordProgress(machine, was.Status.Conditions)
 }
 
 // ValidateUpdate judges a status.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 )
@@ -34,7 +35,7 @@ type (
 type Storage struct {
 	*standard.Storage[object, spec, status]
 	// Resume and Cancel are the doors of their names.
-	Resume, Cancel *standard.Door[object]
+	Resume, Cancel *standard.PartDoor[object]
 }
 
 // nowFunc is replaced by tests.
@@ -48,6 +49,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		NewList:        func() runtime.Object { return &ichor.TalosOperationList{} },
 		Spec:           func(o object) *spec { return &o.Spec },
 		Status:         func(o object) *status { return &o.Status },
+		Conditions:     func(o object) *[]metav1.Condition { return &o.Status.Conditions },
+		Progress:       progress.TalosOperation,
 		Locked:         []string{"spec.control"},
 		Keep:           func(to, from *spec) { to.Control = from.Control },
 		Validate:       validate,

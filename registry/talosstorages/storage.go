@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/progress"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/standard"
 )
@@ -36,6 +37,8 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, users fun
 		NewList:        func() runtime.Object { return &ichor.TalosStorageList{} },
 		Spec:           func(s object) *spec { return &s.Spec },
 		Status:         func(s object) *status { return &s.Status },
+		Conditions:     func(s object) *[]metav1.Condition { return &s.Status.Conditions },
+		Progress:       progress.TalosStorage,
 		Validate:       validation.ValidateTalosStorage,
 		ValidateUpdate: validation.ValidateTalosStorageUpdate,
 		ValidateStatus: validation.ValidateTalosStorageStatusUpdate,

@@ -125,6 +125,7 @@ type IchorInstallationStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the installation is: Ready, Progressing.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -88,6 +88,7 @@ type MachineReclaimStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 	// conditions say how the reclaim is: Complete, Failed.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

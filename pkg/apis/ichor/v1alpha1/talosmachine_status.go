@@ -48,6 +48,7 @@ type TalosMachineStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed,
 	// Joined, Ready.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

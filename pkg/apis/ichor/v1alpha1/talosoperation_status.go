@@ -38,6 +38,7 @@ type TalosOperationStatus struct {
 	// +optional
 	Phase OperationPhase `json:"phase,omitempty"`
 	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -99,6 +99,7 @@ type TalosStorageStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the storage is: Ready (objects were written, read back and deleted).
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -37,6 +37,16 @@ const (
 	VerbConfigure = "configure"
 )
 
+// Condition types of every kind. The server writes both, with every write of an object, from what else is known of it;
+// clients can't. They follow kstatus: True says that something is out of the ordinary, absent is as good as False. An
+// object that has neither is as it was asked to be.
+const (
+	// ConditionReconciling is True while an object is on its way to what it was asked to be.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True while an object stands still until somebody does something.
+	ConditionStalled = "Stalled"
+)
+
 // Condition types of a TalosMachine.
 const (
 	// ConditionIdentityResolved is False while it isn't sure which machine this is; such a machine can't be approved.
@@ -69,8 +79,22 @@ const (
 	ConditionSurplusControlPlane = "SurplusControlPlane"
 )
 
+// Condition types of the kinds that describe work.
+const (
+	// ConditionProgressing is True while something is done: a backup is taken, a part is replaced.
+	ConditionProgressing = "Progressing"
+	// ConditionComplete is True when an operation or a reclaim has done what it was made for.
+	ConditionComplete = "Complete"
+	// ConditionFailed is True when an operation, a reclaim or a request has ended without that.
+	ConditionFailed = "Failed"
+	// ConditionIssued is True when a TalosCredentialRequest has its certificate.
+	ConditionIssued = "Issued"
+)
+
 // Condition types of an IchorUser.
 const (
+	// ConditionCertificateIssued tells whether the certificate that was asked for last is issued.
+	ConditionCertificateIssued = "CertificateIssued"
 	// ConditionPasswordSet tells whether the user has a password.
 	ConditionPasswordSet = "PasswordSet"
 )
@@ -115,4 +139,6 @@ const (
 	ReasonConfirmationRequired = "ConfirmationRequired"
 	ReasonConflict             = "Conflict"
 	ReasonPasswordSet          = "PasswordSet"
+	ReasonNotObserved          = "NotObserved"
+	ReasonSuspended            = "Suspended"
 )

@@ -17,6 +17,7 @@ type IchorUserStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the user is: Ready, PasswordSet, CertificateIssued.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// passwordChangedAt is when the password was set last; absent if there is none. Written by the server.
 	PasswordChangedAt *metav1.Time `json:"passwordChangedAt,omitempty"`

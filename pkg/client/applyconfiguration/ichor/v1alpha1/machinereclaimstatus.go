@@ -21,6 +21,7 @@ type MachineReclaimStatusApplyConfiguration struct {
 	// message says for people what happens, or why it was refused and what to do.
 	Message *string `json:"message,omitempty"`
 	// conditions say how the reclaim is: Complete, Failed.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// willWipe are the disks that are wiped, listed before anything is.
 	WillWipe []ReclaimDiskApplyConfiguration `json:"willWipe,omitempty"`

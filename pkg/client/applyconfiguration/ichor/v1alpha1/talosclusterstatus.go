@@ -16,6 +16,7 @@ type TalosClusterStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the cluster is: Available, SecretsReady, Discovered.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// controlPlanes counts the control planes.
 	ControlPlanes *ControlPlaneCountsApplyConfiguration `json:"controlPlanes,omitempty"`

@@ -16,6 +16,7 @@ type TalosConfigPatchStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the patch is: Ready, Conflicting.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// machines counts the machines of the target by what became of the patch on them.
 	Machines *PatchCountsApplyConfiguration `json:"machines,omitempty"`

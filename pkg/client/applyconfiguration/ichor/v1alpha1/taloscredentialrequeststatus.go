@@ -17,6 +17,7 @@ type TalosCredentialRequestStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the request is: Issued, Failed.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// certificate is the client certificate in PEM. It is no secret.
 	Certificate []byte `json:"certificate,omitempty"`

@@ -17,6 +17,7 @@ type TalosEtcdBackupStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the backups are: Ready (the last one that was due is verified), Progressing.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// backupRequest is the spec.backupRequest that was answered last.
 	BackupRequest *string `json:"backupRequest,omitempty"`

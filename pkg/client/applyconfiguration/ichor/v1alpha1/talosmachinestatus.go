@@ -18,6 +18,7 @@ type TalosMachineStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed,
 	// Joined, Ready.
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// stage is what Talos reports: booting, installing, maintenance, running, rebooting, shuttingDown, resetting,
 	// upgrading or unknown.

@@ -17,6 +17,7 @@ type TalosStorageStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the storage is: Ready (objects were written, read back and deleted).
+	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// checkRequest is the spec.checkRequest that was answered last.
 	CheckRequest *string `json:"checkRequest,omitempty"`
