@@ -35,7 +35,8 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if err := o.checkTrust(ctx); err != nil {
+	seen, err := o.checkTrust(ctx)
+	if err != nil {
 		return nil, err
 	}
 	rights, err := o.awaitRights(ctx)
@@ -54,18 +55,16 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err := o.applyEtcd(config); err != nil {
 		return nil, fmt.Errorf("apply etcd options: %w", err)
 	}
-	trusted, err := o.newTrust()
-	if err != nil {
-		return nil, err
-	}
-	// Everything but etcd, which takes a storage factory that honours versions and media types by resource.
+	// Everything but etcd, which takes a storage factory that honours versions and media types by resource, and
+	// authentication.
 	recommended := *o.Recommended
-	recommended.Etcd = nil
-	authentication := *o.Recommended.Authentication
-	authentication.ClientCert.CAContentProvider = trusted.client
-	recommended.Authentication = &authentication
+	recommended.Etcd, recommended.Authentication = nil, nil
 	if err := recommended.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("apply options: %w", err)
+	}
+	trusted, err := o.authenticate(ctx, &config.Config, seen)
+	if err != nil {
+		return nil, err
 	}
 	trusted.guard(&config.Config)
 	if err := rights.guard(&config.Config); err != nil {

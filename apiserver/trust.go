@@ -49,37 +49,19 @@ type trust struct {
 	judged                 error
 }
 
-// checkTrust refuses a configuration in which whoever has a client certificate could be anybody.
-func (o *Options) checkTrust(ctx context.Context) error {
-	header, names, client, err := o.trustedAtStart(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(distinctCAs(header, client), namedProxies(header, names))
+// bundles are the trusted CAs as they were read at the start, and the names that the front proxy's certificates have.
+type bundles struct {
+	header, client []byte
+	names          []string
 }
 
-// newTrust makes the provider of client CAs as the delegated authentication would, which keeps its own to itself.
-// Source: k8s.io/apiserver, pkg/server/options/authentication.go.
-func (o *Options) newTrust() (*trust, error) {
-	authentication := o.Recommended.Authentication
-	t := &trust{client: authentication.ClientCert.CAContentProvider}
-	var err error
-	switch {
-	case t.client != nil:
-	case authentication.ClientCert.ClientCA != "":
-		if t.client, err = authentication.ClientCert.GetClientCAContentProvider(); err != nil {
-			return nil, fmt.Errorf("read the client CA: %w", err)
-		}
-	case !authentication.SkipInClusterLookup:
-		kube, err := o.kubeForTrust()
-		if err != nil {
-			return nil, err
-		}
-		if t.client, err = dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, trustConfigMap, "client-ca-file", kube); err != nil {
-			return nil, fmt.Errorf("follow the client CA: %w", err)
-		}
+// checkTrust refuses a configuration in which whoever has a client certificate could be anybody.
+func (o *Options) checkTrust(ctx context.Context) (bundles, error) {
+	seen, err := o.trustedAtStart(ctx)
+	if err != nil {
+		return bundles{}, err
 	}
-	return t, nil
+	return seen, errors.Join(distinctCAs(seen.header, seen.client), namedProxies(seen.header, seen.names))
 }
 
 func (o *Options) kubeForTrust() (kubernetes.Interface, error) {
@@ -87,35 +69,35 @@ func (o *Options) kubeForTrust() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the kube-apiserver for delegated authentication: %w", err)
 	}
+	// As many as the library's own client: requests of users wait for reviews of their tokens.
+	config.QPS, config.Burst = 200, 400
 	return kubernetes.NewForConfig(config)
 }
 
 // trustedAtStart returns the bundles that vouch for the front proxy and for client certificates, and the names of the
-// front proxy's certificates: from files and flags, or as the delegated authentication finds them, whose own copies are
-// filled only once it runs.
-// Source: k8s.io/apiserver, pkg/server/options/authentication.go.
-func (o *Options) trustedAtStart(ctx context.Context) (header []byte, names []string, client []byte, err error) {
+// front proxy's certificates: from files and flags, or from where the kube-apiserver publishes them.
+func (o *Options) trustedAtStart(ctx context.Context) (seen bundles, err error) {
 	authentication := o.Recommended.Authentication
 	if authentication.RequestHeader.ClientCAFile != "" {
-		if header, err = os.ReadFile(authentication.RequestHeader.ClientCAFile); err != nil {
-			return nil, nil, nil, fmt.Errorf("read the request-header CA: %w", err)
+		if seen.header, err = os.ReadFile(authentication.RequestHeader.ClientCAFile); err != nil {
+			return seen, fmt.Errorf("read the request-header CA: %w", err)
 		}
-		names = authentication.RequestHeader.AllowedNames
+		seen.names = authentication.RequestHeader.AllowedNames
 	}
 	switch {
 	case authentication.ClientCert.CAContentProvider != nil:
-		client = authentication.ClientCert.CAContentProvider.CurrentCABundleContent()
+		seen.client = authentication.ClientCert.CAContentProvider.CurrentCABundleContent()
 	case authentication.ClientCert.ClientCA != "":
-		if client, err = os.ReadFile(authentication.ClientCert.ClientCA); err != nil {
-			return nil, nil, nil, fmt.Errorf("read the client CA: %w", err)
+		if seen.client, err = os.ReadFile(authentication.ClientCert.ClientCA); err != nil {
+			return seen, fmt.Errorf("read the client CA: %w", err)
 		}
 	}
-	if authentication.SkipInClusterLookup || header != nil && client != nil {
-		return header, names, client, nil
+	if authentication.SkipInClusterLookup || seen.header != nil && seen.client != nil {
+		return seen, nil
 	}
 	kube, err := o.kubeForTrust()
 	if err != nil {
-		return nil, nil, nil, err
+		return seen, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -125,16 +107,15 @@ func (o *Options) trustedAtStart(ctx context.Context) (header []byte, names []st
 		if apierrors.IsForbidden(err) {
 			advice = "; bind the server's account to Role extension-apiserver-authentication-reader in kube-system"
 		}
-		return nil, nil, nil, fmt.Errorf("read the trusted CAs from ConfigMap kube-system/%s: %w%s", trustConfigMap, err, advice)
+		return seen, fmt.Errorf("read the trusted CAs from ConfigMap kube-system/%s: %w%s", trustConfigMap, err, advice)
 	}
-	if header == nil {
-		header = []byte(found.Data["requestheader-client-ca-file"])
-		names = allowedNames(found)
+	if seen.header == nil {
+		seen.header, seen.names = []byte(found.Data["requestheader-client-ca-file"]), allowedNames(found)
 	}
-	if client == nil {
-		client = []byte(found.Data["client-ca-file"])
+	if seen.client == nil {
+		seen.client = []byte(found.Data["client-ca-file"])
 	}
-	return header, names, client, nil
+	return seen, nil
 }
 
 // allowedNames are the names that the ConfigMap gives, none if it can't be read.
@@ -180,9 +161,6 @@ func namedProxies(header []byte, names []string) error {
 
 // guard makes a server whose CAs became unsound while it ran say so, and serve nothing but its health.
 func (t *trust) guard(config *genericapiserver.Config) {
-	if header := config.Authentication.RequestHeaderConfig; header != nil {
-		t.header, t.names = header.CAContentProvider, header.AllowedClientNames
-	}
 	config.AddReadyzChecks(healthz.NamedCheck("ichor-trust", func(*http.Request) error { return t.sound() }))
 	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {

@@ -255,6 +255,12 @@ func TestAuditPolicies(t *testing.T) {
 			with(func(a *authorizer.AttributesRecord) { a.Subresource = "identity" }), auditinternal.LevelRequestResponse},
 		{"ichor-apiserver: a change of a cluster", artifacts.AuditPolicy,
 			with(func(a *authorizer.AttributesRecord) { a.Resource, a.Subresource = "talosclusters", "" }), auditinternal.LevelMetadata},
+		{"ichor-apiserver: a password, never with its body", artifacts.AuditPolicy,
+			with(func(a *authorizer.AttributesRecord) {
+				a.Verb, a.Resource, a.Subresource = "update", "ichorusers", "password"
+			}), auditinternal.LevelMetadata},
+		{"ichor-apiserver: an operation is cancelled, with its body", artifacts.AuditPolicy,
+			with(func(a *authorizer.AttributesRecord) { a.Resource, a.Subresource = "talosoperations", "cancel" }), auditinternal.LevelRequestResponse},
 		{"ichor-apiserver: status", artifacts.AuditPolicy,
 			with(func(a *authorizer.AttributesRecord) { a.User, a.Subresource = controller, "status" }), auditinternal.LevelNone},
 		{"ichor-apiserver: a person looks", artifacts.AuditPolicy,

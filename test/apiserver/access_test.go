@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
@@ -34,4 +35,14 @@ func TestUsersThatTheFrontProxyNames(t *testing.T) {
 	if _, err := stranger.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 		t.Errorf("a name that isn't the proxy's: %v, want a refusal", err)
 	}
+}
+
+// through is a client that speaks to a server as the kube-apiserver does for a user.
+func (w *world) through(t *testing.T, server int, user string) rest.Interface {
+	t.Helper()
+	client, err := versioned.NewForConfig(w.ProxyConfig(t, server, "front-proxy", user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.IchorV1alpha1().RESTClient()
 }

@@ -80,6 +80,23 @@ func TestAClientCAFromAFileIsComparedToo(t *testing.T) {
 	}
 }
 
+// A kube-apiserver that connects as soon as the server listens is known: if it weren't, its connection would stay
+// anonymous, and every user behind it.
+func TestTheFrontProxyIsKnownFromTheFirstConnectionOn(t *testing.T) {
+	t.Parallel()
+	env, ctx := harness.Start(t, harness.Servers(0)), testContext(t)
+	env.Kube.HoldTrust() // the server's own copies of the CAs come late
+	defer env.Kube.ReleaseTrust()
+	w := &world{Env: env}
+	server := env.Serve(t, env.Options(t), app.Run)
+	if err := w.through(t, server, harness.Viewer).Get().AbsPath(group, "talosmachines").Do(ctx).Error(); err != nil {
+		t.Errorf("list through the front proxy: %v", err)
+	}
+	if err := w.through(t, server, "nobody").Get().AbsPath(group, "talosmachines").Do(ctx).Error(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"nobody"`) {
+		t.Errorf("list as who has no rights: %v, want a 403 that names him", err)
+	}
+}
+
 // A rotation that makes the two CAs one while the server runs is noticed: it serves nothing but its health, which says
 // why, until they are two again.
 func TestCAsThatBecomeOneWhileTheServerRuns(t *testing.T) {

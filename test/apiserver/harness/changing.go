@@ -18,6 +18,8 @@ type changing struct {
 	version int
 	// changed is closed at the next change.
 	changed chan struct{}
+	// held is closed when lists and watches are answered again; nil if they are.
+	held chan struct{}
 }
 
 func newChanging(object *corev1.ConfigMap) *changing {
@@ -46,6 +48,16 @@ func (c *changing) change(change func(data map[string]string)) {
 
 // serve lists and watches.
 func (c *changing) serve(w http.ResponseWriter, req *http.Request) {
+	c.mu.Lock()
+	held := c.held
+	c.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-req.Context().Done():
+			return
+		}
+	}
 	object, changed := c.now()
 	query := req.URL.Query()
 	if query.Get("watch") == "" {
@@ -84,3 +96,18 @@ func (c *changing) serve(w http.ResponseWriter, req *http.Request) {
 
 // Trust changes what the kube-apiserver says of whom its aggregated servers trust, as a rotation of a CA does.
 func (k *Kube) Trust(change func(data map[string]string)) { k.trusted.change(change) }
+
+// HoldTrust lets those who follow what is trusted wait, and not those who read it once.
+func (k *Kube) HoldTrust() {
+	k.trusted.mu.Lock()
+	defer k.trusted.mu.Unlock()
+	k.trusted.held = make(chan struct{})
+}
+
+// ReleaseTrust answers those who wait.
+func (k *Kube) ReleaseTrust() {
+	k.trusted.mu.Lock()
+	defer k.trusted.mu.Unlock()
+	close(k.trusted.held)
+	k.trusted.held = nil
+}
