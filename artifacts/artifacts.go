@@ -40,8 +40,8 @@ const (
 	ControllerName = "ichor-controller"
 	// APIServiceName is the name of the APIService.
 	APIServiceName = "v1alpha1.ichor.maesh.dev"
-	// ServingName is the DNS name that ichor-apiserver's serving certificate must be valid for.
-	ServingName = APIServerName + "." + Namespace + ".svc"
+	// ServingSecretName is the Secret in which ichor-controller keeps the serving certificate of ichor-apiserver.
+	ServingSecretName = "ichor-apiserver-tls"
 	// RoleViewer, RoleOperator and RoleAdmin are the ClusterRoles for people.
 	RoleViewer   = "ichor-viewer"
 	RoleOperator = "ichor-operator"

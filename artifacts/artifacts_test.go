@@ -128,6 +128,28 @@ func TestControllerCanChangeNoSpec(t *testing.T) {
 	}
 }
 
+func TestControllerWritesOnlySecretsAndAPIServicesByName(t *testing.T) {
+	t.Parallel()
+	got := map[string][]string{}
+	for _, rule := range slices.Concat(rules(t, "ClusterRole", "ichor-controller"), rules(t, "Role", "ichor-controller")) {
+		for _, resource := range rule.Resources {
+			if resource == "secrets" || resource == "apiservices" {
+				names := resource + " " + strings.Join(rule.ResourceNames, " ")
+				got[names] = append(got[names], rule.Verbs...)
+			}
+		}
+	}
+	want := map[string][]string{
+		"secrets ":                     {"get", "create"},
+		"secrets ichor-apiserver-etcd": {"update"},
+		"secrets ichor-apiserver-ca ichor-apiserver-tls": {"list", "watch", "update"},
+		"apiservices v1alpha1.ichor.maesh.dev":           {"get", "list", "watch", "update"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights of the controller on Secrets and APIServices (-want +got):\n%s", diff)
+	}
+}
+
 func TestOnlyThoseWhoShouldHoldEachVerb(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -9,14 +9,20 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
+	"maesh.dev/ichor/controllers/servingcertificate"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
 	"maesh.dev/ichor/pkg/talos/talostest"
@@ -38,7 +44,11 @@ func TestOptions(t *testing.T) {
 		"a lease that ends before it is renewed": {
 			change: func(o *Options) { o.LeaseDuration = time.Second }, want: "--leader-elect-*",
 		},
-		"such a lease, without election": {change: func(o *Options) { o.LeaseDuration, o.LeaderElect = time.Second, false }},
+		"serving certificates that end at once": {
+			change: func(o *Options) { o.ServingCertificate.LeafLifetime = 0 }, want: "lifetime of serving certificates",
+		},
+		"those, where something else issues them": {change: func(o *Options) { o.ServingCertificate.LeafLifetime, o.ServingCertificates = 0, false }},
+		"such a lease, without election":          {change: func(o *Options) { o.LeaseDuration, o.LeaderElect = time.Second, false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,9 +66,13 @@ func TestOptions(t *testing.T) {
 type cluster struct {
 	ichor *fake.Clientset
 	kube  *kubefake.Clientset
+	// aggregator has Ichor's APIService, or would.
+	aggregator *aggregatorfake.Clientset
 }
 
-func newCluster() *cluster { return &cluster{fake.NewSimpleClientset(), kubefake.NewClientset()} }
+func newCluster() *cluster {
+	return &cluster{fake.NewSimpleClientset(), kubefake.NewClientset(), aggregatorfake.NewClientset()}
+}
 
 // running is a controller in the background.
 type running struct {
@@ -75,7 +89,7 @@ func (c *cluster) start(t *testing.T, change func(*Options)) *running {
 		change(&options)
 	}
 	world := talostest.NewWorld()
-	p, err := assembleWith(c.ichor, c.kube, world, world, options)
+	p, err := assembleWith(clients{c.ichor, c.kube, c.aggregator}, world, world, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,4 +226,41 @@ func TestProfilesAreServedIfAskedFor(t *testing.T) {
 		return code == http.StatusOK
 	})
 	r.end(t)
+}
+
+func TestServingCertificatesAreIssuedBeforeTheAPIIsThere(t *testing.T) {
+	t.Parallel()
+	for name, wanted := range map[string]bool{"issued": true, "switched off": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, address := newCluster(), freeAddress(t)
+			var there atomic.Bool
+			c.ichor.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if there.Load() {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewServiceUnavailable("ichor-apiserver waits for its certificate")
+			})
+			r := c.start(t, func(o *Options) { o.HealthAddress, o.ServingCertificates = address, wanted })
+			eventually(t, "it leads", func(ctx context.Context) bool { return c.holder(ctx) != "" })
+			if wanted {
+				eventually(t, "a certificate", func(ctx context.Context) bool {
+					_, err := c.kube.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(ctx, servingcertificate.SecretName, metav1.GetOptions{})
+					return err == nil
+				})
+			}
+			if code, _ := get(t.Context(), address, "/readyz"); code == http.StatusOK {
+				t.Error("it is ready without Ichor's API")
+			}
+			there.Store(true)
+			eventually(t, "it is ready", func(ctx context.Context) bool {
+				code, _ := get(ctx, address, "/readyz")
+				return code == http.StatusOK
+			})
+			if secrets, err := c.kube.CoreV1().Secrets(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{}); err != nil || !wanted && len(secrets.Items) > 0 {
+				t.Errorf("%d Secrets, %v", len(secrets.Items), err)
+			}
+			r.end(t)
+		})
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"maesh.dev/ichor/controllers/servingcertificate"
 )
 
 // Options are what ichor-controller can be told.
@@ -33,6 +35,9 @@ type Options struct {
 	// QPS and Burst bound the requests to the Kubernetes API.
 	QPS   float32
 	Burst int
+	// ServingCertificates has the serving certificate of ichor-apiserver issued, as ServingCertificate says.
+	ServingCertificates bool
+	ServingCertificate  servingcertificate.Settings
 }
 
 // DefaultOptions are the options without any flag.
@@ -49,6 +54,9 @@ func DefaultOptions() Options {
 		ScanRate:        500,
 		QPS:             100,
 		Burst:           200,
+
+		ServingCertificates: true,
+		ServingCertificate:  servingcertificate.DefaultSettings(),
 	}
 }
 
@@ -67,6 +75,12 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.ScanRate, "scan-rate", o.ScanRate, "packets a second that ask addresses for a connection in the search for machines, over all clusters; an address that is silent takes two")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests to the Kubernetes API a second")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the Kubernetes API at once")
+	flags.BoolVar(&o.ServingCertificates, "serving-certificates", o.ServingCertificates, "issue and renew the serving certificate of ichor-apiserver; false where something else does, such as cert-manager")
+	s := &o.ServingCertificate
+	flags.StringSliceVar(&s.Names, "serving-certificate-names", s.Names, "DNS names and IP addresses that the serving certificate is for, besides those of the Service")
+	flags.DurationVar(&s.LeafLifetime, "serving-certificate-lifetime", s.LeafLifetime, "how long a serving certificate is good; it is replaced at two thirds of it")
+	flags.DurationVar(&s.AuthorityLifetime, "serving-authority-lifetime", s.AuthorityLifetime, "how long the certificate authority of the serving certificate is good; it is replaced at two thirds of it")
+	flags.DurationVar(&s.Propagation, "serving-certificate-propagation", s.Propagation, "how long a change may take until every kube-apiserver knows it, or every ichor-apiserver has it in its files")
 }
 
 // Validate names every option that can't be.
@@ -92,6 +106,9 @@ func (o *Options) Validate() error {
 	}
 	if o.LeaderElect && !(o.LeaseDuration > o.RenewDeadline && o.RenewDeadline > o.RetryPeriod && o.RetryPeriod > 0) {
 		errs = append(errs, fmt.Errorf("--leader-elect-*: lease duration %s, renew deadline %s and retry period %s must be positive and in that order, the largest first", o.LeaseDuration, o.RenewDeadline, o.RetryPeriod))
+	}
+	if o.ServingCertificates {
+		errs = append(errs, o.ServingCertificate.Validate())
 	}
 	return errors.Join(errs...)
 }

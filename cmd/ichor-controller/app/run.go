@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,13 +21,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/transport"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
 	discoverycontroller "maesh.dev/ichor/controllers/discovery"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
+	"maesh.dev/ichor/controllers/servingcertificate"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/scheme"
+	ichorclient "maesh.dev/ichor/pkg/client/clientset/versioned/typed/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
 	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/secretsbundle"
@@ -73,6 +78,7 @@ func RunWith(ctx context.Context, options Options, edges Edges) error {
 type program struct {
 	options     Options
 	kubernetes  kubernetes.Interface
+	clusters    ichorclient.TalosClusterInterface
 	ichor       externalversions.SharedInformerFactory
 	core        coreinformers.SharedInformerFactory
 	broadcaster record.EventBroadcaster
@@ -96,20 +102,33 @@ func assemble(config *rest.Config, options Options, edges Edges) (*program, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the Kubernetes API: %w", err)
 	}
+	registration, err := aggregator.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for APIServices: %w", err)
+	}
 	if edges.Dialer == nil {
 		edges.Dialer = talos.NewDialer(talos.DialOptions{})
 	}
 	if edges.Prober == nil {
 		edges.Prober = talos.NewProber(talos.ProbeOptions{})
 	}
-	return assembleWith(ichor, kubernetes, edges.Dialer, edges.Prober, options)
+	return assembleWith(clients{ichor, kubernetes, registration}, edges.Dialer, edges.Prober, options)
 }
 
-func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {
+// clients are those of the APIs that the controller uses.
+type clients struct {
+	ichor      versioned.Interface
+	kubernetes kubernetes.Interface
+	aggregator aggregator.Interface
+}
+
+func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {
+	ichor, kubernetes := clients.ichor, clients.kubernetes
 	broadcaster := record.NewBroadcaster()
 	p := &program{
 		options:    options,
 		kubernetes: kubernetes,
+		clusters:   ichor.IchorV1alpha1().TalosClusters(),
 		// What nobody here reads isn't kept in memory: with thousands of machines it is most of it.
 		ichor:       externalversions.NewSharedInformerFactoryWithOptions(ichor, 0, externalversions.WithTransform(kube.TrimManagedFields)),
 		core:        coreinformers.NewSharedInformerFactoryWithOptions(kubernetes, 0, coreinformers.WithTransform(kube.TrimNode)),
@@ -148,6 +167,15 @@ func assembleWith(ichor versioned.Interface, kubernetes kubernetes.Interface, di
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
 	}
+	if options.ServingCertificates {
+		certificates, err := servingcertificate.New(servingcertificate.Config{
+			Kubernetes: kubernetes, Aggregator: clients.aggregator, Recorder: p.recorder, Settings: options.ServingCertificate,
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, part{"serving certificate", certificates.Run})
+	}
 	return p, nil
 }
 
@@ -164,18 +192,39 @@ func (p *program) run(ctx context.Context) error {
 		p.broadcaster.Shutdown()
 	}()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	starting := make(chan struct{})
 	defer func() {
 		stopWatching()
+		<-starting
 		p.ichor.Shutdown()
 		p.core.Shutdown()
 	}()
-	p.ichor.Start(watching.Done())
 	p.core.Start(watching.Done())
+	go func() {
+		defer close(starting)
+		p.startIchor(watching)
+	}()
 	defer p.release()
 	if !p.options.LeaderElect {
 		return p.work(ctx)
 	}
 	return p.lead(ctx)
+}
+
+// lookForAPI is the time between two looks whether Ichor's API is there.
+const lookForAPI = 500 * time.Millisecond
+
+// startIchor starts the caches of Ichor's objects once their API is there. It may not be yet: ichor-apiserver waits for
+// the certificate that this controller issues. Caches that were started before would come minutes later than the API,
+// because they wait longer after each attempt.
+func (p *program) startIchor(ctx context.Context) {
+	err := wait.PollUntilContextCancel(ctx, lookForAPI, true, func(ctx context.Context) (bool, error) {
+		_, err := p.clusters.List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil, nil
+	})
+	if err == nil {
+		p.ichor.Start(ctx.Done())
+	}
 }
 
 func (p *program) ready() error {
