@@ -51,6 +51,7 @@ var stories = []struct {
 	{"people have the rights of their roles and no more", roles},
 	{"a scanned network is told apart, and scanned again nothing changes", scannedNetwork},
 	{"kubectl works as with a CRD", kubectlSemantics},
+	{"certificates and their authority are replaced under load without a failed request", rotatedCertificates},
 	{"two control planes and two workers of other versions join though the controller is killed", moreNodes},
 	{"machines that booted other versions than they get join, and those that are there stay as they are", otherMedia},
 	{"two control planes with one hostname: one wins", oneHostname},
@@ -96,7 +97,9 @@ func startStack(t *testing.T) *suite {
 		StateDir: dir, BinDir: programs(t), FleetFile: mixedFleet(t, t.TempDir()), APIServers: apiServers,
 		// Several stories wait for a scan.
 		Interval: 10 * time.Second,
-		Progress: func(message string) { t.Logf("%5.1fs %s", time.Since(begin).Seconds(), message) },
+		// A rotation of certificates waits for it twice.
+		ControllerArgs: []string{"--serving-certificate-propagation=" + propagation.String()},
+		Progress:       func(message string) { t.Logf("%5.1fs %s", time.Since(begin).Seconds(), message) },
 	})
 	if err != nil {
 		t.Fatalf("start the stack: %v\nits folder is kept: %s", err, dir)

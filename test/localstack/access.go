@@ -3,7 +3,6 @@
 package localstack
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
@@ -55,9 +54,12 @@ func (s *Stack) Replicas() int { return len(s.apiServers) }
 func (s *Stack) Direct(config *rest.Config, replica int) *rest.Config {
 	direct := rest.CopyConfig(config)
 	direct.Host = "https://" + netip.AddrPortFrom(s.replicaAddress(replica), apiServerPort).String()
-	direct.TLSClientConfig.CAData = bytes.Clone(s.authority.Certificate)
+	direct.TLSClientConfig.CAData, direct.TLSClientConfig.CAFile = nil, s.serving.File("ca.crt")
 	return direct
 }
+
+// APIServers are the ichor-apiservers.
+func (s *Stack) APIServers() []*Component { return s.apiServers }
 
 // Controllers are the ichor-controllers, Kubernetes' leader among them.
 func (s *Stack) Controllers() []*Component { return s.controllers }

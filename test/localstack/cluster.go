@@ -115,12 +115,13 @@ func (s *Stack) install(ctx context.Context, access bootstrap.Access) error {
 	if err := s.giveTokens(ctx, access.Kubeconfig); err != nil {
 		return err
 	}
+	s.startControllers()
 	if err := s.startAPIServers(ctx, access); err != nil {
 		return err
 	}
 	s.progress("registering the API")
 	port := s.ports.api.Addr().(*net.TCPAddr).Port
-	if err := install.API(ctx, admin, port, s.authority.Certificate); err != nil {
+	if err := install.API(ctx, admin, port); err != nil {
 		return err
 	}
 	if err := install.WaitAvailable(ctx, admin); err != nil {

@@ -47,8 +47,8 @@ type Options struct {
 	Machines int
 	// APIServers and Controllers are how many of each to run, 1 if zero, at most 4.
 	APIServers, Controllers int
-	// ControllerArgs are further arguments of the controllers.
-	ControllerArgs []string
+	// ControllerArgs and APIServerArgs are further arguments of the controllers and of the ichor-apiservers.
+	ControllerArgs, APIServerArgs []string
 	// NoAuditLog leaves the audit logs where the control planes write them: with a large fleet, gathering them takes a good
 	// part of a CPU.
 	NoAuditLog bool

@@ -24,7 +24,7 @@ import (
 	"maesh.dev/ichor/test/localstack/auditlog"
 	"maesh.dev/ichor/test/localstack/balancer"
 	"maesh.dev/ichor/test/localstack/loopback"
-	"maesh.dev/ichor/test/localstack/serving"
+	"maesh.dev/ichor/test/localstack/mount"
 	"maesh.dev/ichor/test/localstack/state"
 )
 
@@ -42,9 +42,10 @@ type Stack struct {
 	first   *fleet.Machine
 	ports   addresses
 
-	authority *serving.Authority
-	endpoint  *balancer.Balancer
-	health    *kubernetesHealth
+	// serving is the serving certificate of ichor-apiserver as a pod would have it.
+	serving  *mount.Volume
+	endpoint *balancer.Balancer
+	health   *kubernetesHealth
 
 	// background ends with cancel.
 	background context.Context
@@ -87,7 +88,7 @@ func Start(ctx context.Context, options Options) (*Stack, error) {
 	s := &Stack{options: options}
 	s.background, s.cancel = context.WithCancel(context.Background())
 	for _, step := range []func(context.Context) error{
-		s.takeFolder, s.takeAddresses, s.startMachines, s.bootstrap, s.startControllers, s.admitPeople, s.awaitMachines, s.finish,
+		s.takeFolder, s.takeAddresses, s.startMachines, s.bootstrap, s.awaitControllers, s.admitPeople, s.awaitMachines, s.finish,
 	} {
 		if err := step(ctx); err != nil {
 			stopped := s.Stop(context.WithoutCancel(ctx))

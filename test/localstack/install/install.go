@@ -6,7 +6,6 @@ package install
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -54,8 +53,8 @@ func Accounts(ctx context.Context, config *rest.Config) error {
 	return applyWhere(ctx, config, func(kind string) bool { return kind != "Service" && kind != "APIService" })
 }
 
-// API registers the API, served on a port of localhost with a certificate of the given authority.
-func API(ctx context.Context, config *rest.Config, port int, authority []byte) error {
+// API registers the API, served on a port of localhost. Whom to trust there is ichor-controller's part.
+func API(ctx context.Context, config *rest.Config, port int) error {
 	objects, err := artifacts.Install()
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func API(ctx context.Context, config *rest.Config, port int, authority []byte) e
 			// Endpoints on loopback addresses are refused by validation; an external name isn't.
 			object.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
 		case "APIService":
-			if err := pointTo(object, port, authority); err != nil {
+			if err := pointTo(object, port); err != nil {
 				return err
 			}
 		default:
@@ -78,12 +77,9 @@ func API(ctx context.Context, config *rest.Config, port int, authority []byte) e
 	return apply(ctx, config, changed)
 }
 
-func pointTo(service *unstructured.Unstructured, port int, authority []byte) error {
+func pointTo(service *unstructured.Unstructured, port int) error {
 	if err := unstructured.SetNestedField(service.Object, int64(port), "spec", "service", "port"); err != nil {
 		return fmt.Errorf("port of the APIService: %w", err)
-	}
-	if err := unstructured.SetNestedField(service.Object, base64.StdEncoding.EncodeToString(authority), "spec", "caBundle"); err != nil {
-		return fmt.Errorf("authority of the APIService: %w", err)
 	}
 	return nil
 }

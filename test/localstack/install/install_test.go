@@ -32,7 +32,7 @@ func TestTheAPIServiceIsPointedAtAPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	service := objects[len(objects)-1]
-	if err := pointTo(service, 40123, []byte("PEM")); err != nil {
+	if err := pointTo(service, 40123); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{"namespace": "ichor-system", "name": "ichor-apiserver", "port": int64(40123)}
@@ -40,8 +40,8 @@ func TestTheAPIServiceIsPointedAtAPort(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("service (%v, -want +got):\n%s", err, diff)
 	}
-	if bundle, _, err := unstructured.NestedString(service.Object, "spec", "caBundle"); bundle != "UEVN" || err != nil {
-		t.Errorf("caBundle %q (%v)", bundle, err)
+	if bundle, set, err := unstructured.NestedString(service.Object, "spec", "caBundle"); set || err != nil {
+		t.Errorf("caBundle %q (%v), want none: it is the controller's", bundle, err)
 	}
 }
 

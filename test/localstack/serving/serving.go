@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving makes the certificate authority and the serving certificate of ichor-apiserver, and the private keys
-// and requests of the people of a local stack. In a real installation that is the installer's part.
+// Package serving makes the private keys and certificate requests of the people of a local stack, and authorities for
+// tests of them.
 package serving
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// authorityLife and leafLife are how long certificates are good. A stack that is started again makes new ones.
+	// authorityLife and leafLife are how long certificates are good.
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
 	// skew is how far clocks may differ.
