@@ -30,6 +30,14 @@ var KubeAPIServerAuditPolicy []byte
 //go:embed audit/ichor-apiserver.yaml
 var AuditPolicy []byte
 
+// ArgoCDHealth says to Argo CD, FluxHealth to Flux, how objects of Ichor are.
+var (
+	//go:embed argocd/health.yaml
+	ArgoCDHealth []byte
+	//go:embed flux/health.yaml
+	FluxHealth []byte
+)
+
 // Names that the manifests give, for code that refers to what they install.
 const (
 	// Namespace holds everything namespaced.

@@ -27,13 +27,14 @@ func TalosCluster(cluster *ichor.TalosCluster) Progress {
 	return current()
 }
 
-// TalosMachine is as it was asked to be when it is Ready, or was rejected. One that waits for an approval is on its way;
-// one of which it isn't sure who it is, or that presents another certificate than was approved, waits for a person's word.
+// TalosMachine is as it was asked to be when it is Ready. One that waits for an approval is on its way; one that was
+// rejected, of which it isn't sure who it is, or that presents another certificate than was approved, stands still until a
+// person says otherwise.
 func TalosMachine(machine *ichor.TalosMachine) Progress {
 	status := &machine.Status
 	switch {
 	case machine.Spec.ApprovalState == ichor.ApprovalRejected:
-		return current()
+		return by(stalled, find(status.Conditions, v1alpha1.ConditionReady), v1alpha1.ReasonRejected)
 	case is(status.Conditions, v1alpha1.ConditionIdentityResolved, metav1.ConditionFalse):
 		return by(stalled, find(status.Conditions, v1alpha1.ConditionIdentityResolved), v1alpha1.ReasonConfirmationRequired)
 	case machine.Spec.ApprovalState != ichor.ApprovalApproved:
