@@ -46,6 +46,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, checker v
 		Validate:       validation.ValidateTalosCredentialRequest,
 		ValidateUpdate: validation.ValidateTalosCredentialRequestUpdate,
 		ValidateStatus: validation.ValidateTalosCredentialRequestStatusUpdate,
+		Warnings:       validation.CredentialRequestWarnings,
 		Guard: standard.Guard[object]{Create: func(ctx context.Context, r object) error {
 			return checker.Require(ctx, verbs.RequestRole, string(r.Spec.Role))
 		}},

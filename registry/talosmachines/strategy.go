@@ -84,12 +84,18 @@ func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 	return append(validation.ValidateOwners(machine.OwnerReferences, was.OwnerReferences), validation.ValidateTalosMachineUpdate(machine, was)...)
 }
 
-// WarningsOnCreate returns no warnings.
-func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+// WarningsOnCreate tells of what is allowed and may be unwise.
+func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return validation.MachineWarnings(obj.(*ichor.TalosMachine))
+}
 
-// WarningsOnUpdate returns no warnings.
-func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+// WarningsOnUpdate tells of what is allowed and may be unwise, when it is decided.
+func (strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	machine, was := obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine)
+	if machine.Spec.DeletionPolicy == was.Spec.DeletionPolicy {
+		return nil
+	}
+	return validation.MachineWarnings(machine)
 }
 
 // Canonicalize changes nothing: the identity was normalised before it was judged.

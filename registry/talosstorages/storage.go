@@ -42,6 +42,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, users fun
 		Validate:       validation.ValidateTalosStorage,
 		ValidateUpdate: validation.ValidateTalosStorageUpdate,
 		ValidateStatus: validation.ValidateTalosStorageStatusUpdate,
+		Warnings:       validation.StorageWarnings,
 		// A help, not an invariant: a backup that is made at the same time says by its condition that its storage is gone.
 		Guard: standard.Guard[object]{Delete: func(ctx context.Context, storage object) error {
 			names, err := users(ctx, storage.Name)

@@ -88,8 +88,16 @@ func ValidateIchorInstallationStatusUpdate(installation, _ *ichor.IchorInstallat
 
 // InstallationWarnings tell of what is allowed and may be unwise.
 func InstallationWarnings(installation *ichor.IchorInstallation) []string {
-	if replicas := installation.Spec.Replicas.APIServer; replicas != nil && *replicas == 1 {
-		return []string{"spec.replicas.apiServer: with 1, Ichor's API is away whenever its node is"}
+	var warnings []string
+	replicas := &installation.Spec.Replicas
+	if replicas.APIServer != nil && *replicas.APIServer == 1 {
+		warnings = append(warnings, "spec.replicas.apiServer: with 1, Ichor's API is away whenever its node is")
 	}
-	return nil
+	if replicas.Controller != nil && *replicas.Controller == 1 {
+		warnings = append(warnings, "spec.replicas.controller: with 1, nothing is done to any machine while its node is away")
+	}
+	if exposure := installation.Spec.UI.Exposure; replicas.UI != nil && *replicas.UI == 0 && exposure != "" && exposure != ichor.ExposureClusterIP {
+		warnings = append(warnings, fmt.Sprintf("spec.replicas.ui: with 0 there is no web page, and spec.ui.exposure %s leads to nothing", exposure))
+	}
+	return warnings
 }

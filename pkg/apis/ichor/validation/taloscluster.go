@@ -67,10 +67,11 @@ func ValidateTalosClusterUpdate(cluster, was *ichor.TalosCluster) field.ErrorLis
 
 // ClusterWarnings tells of what is allowed and may be unwise.
 func ClusterWarnings(cluster *ichor.TalosCluster) []string {
+	var warnings []string
 	if count := cluster.Spec.ControlPlane.Count; count%2 == 0 {
-		return []string{fmt.Sprintf("spec.controlPlane.count: %d survives no more failures than %d; use an odd number", count, count-1)}
+		warnings = append(warnings, fmt.Sprintf("spec.controlPlane.count: %d survives no more failures than %d; use an odd number", count, count-1))
 	}
-	return nil
+	return append(warnings, scanWarnings(&cluster.Spec.Discovery)...)
 }
 
 func validateClusterSpec(spec *ichor.TalosClusterSpec, path *field.Path) field.ErrorList {

@@ -68,5 +68,9 @@ func EtcdBackupWarnings(backup *ichor.TalosEtcdBackup) []string {
 	if age := backup.Spec.Encryption.Age; age != nil && len(age.Recipients) == 1 {
 		warnings = append(warnings, fmt.Sprintf("spec.encryption.age.recipients: %d key; if it is lost, so are all backups", len(age.Recipients)))
 	}
-	return warnings
+	if backup.Spec.Schedule == "" || backup.Spec.Suspend {
+		return warnings
+	}
+	warnings = append(warnings, rareWarnings("spec.schedule", "a backup is taken", backup.Spec.Schedule, backup.Spec.TimeZone)...)
+	return append(warnings, retentionWarnings(&backup.Spec)...)
 }

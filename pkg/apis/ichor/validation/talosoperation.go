@@ -244,5 +244,8 @@ func OperationWarnings(operation *ichor.TalosOperation) []string {
 	if m := operation.Spec.TalosUpgrade; named && m != nil && m.Version != "" {
 		warnings = append(warnings, "spec.talosUpgrade.version: some machines only; the others keep theirs until an operation without machines")
 	}
-	return warnings
+	if operation.Spec.Suspend {
+		warnings = append(warnings, "spec.suspend: no machine is begun until it is false")
+	}
+	return append(warnings, windowWarnings(&operation.Spec)...)
 }
