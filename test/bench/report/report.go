@@ -29,6 +29,8 @@ type Row struct {
 	Ratio float64 `json:"ratio"`
 	// AtMost is the ratio that is aimed at; 0 aims at nothing.
 	AtMost float64 `json:"atMost,omitempty"`
+	// AtLeast is the same for what is better when it is more.
+	AtLeast float64 `json:"atLeast,omitempty"`
 }
 
 // Compare is a row of ours and a peer's figure.
@@ -40,8 +42,27 @@ func Compare(name string, ours, peer float64, unit string, atMost float64) Row {
 	return row
 }
 
-// Over says that the row's aim was missed.
-func (r Row) Over() bool { return r.AtMost > 0 && r.Ratio > r.AtMost }
+// Missed says how the row's aim was missed; empty if it wasn't, or there is none.
+func (r Row) Missed() string {
+	switch {
+	case r.AtMost > 0 && r.Ratio > r.AtMost:
+		return fmt.Sprintf("%.2f times the peer, aimed at %.2f at most", r.Ratio, r.AtMost)
+	case r.AtLeast > 0 && r.Ratio < r.AtLeast:
+		return fmt.Sprintf("%.2f times the peer, aimed at %.2f at least", r.Ratio, r.AtLeast)
+	}
+	return ""
+}
+
+// aim is how the table shows what is aimed at.
+func (r Row) aim() string {
+	switch {
+	case r.AtMost > 0:
+		return "<= " + figure(r.AtMost)
+	case r.AtLeast > 0:
+		return ">= " + figure(r.AtLeast)
+	}
+	return "-"
+}
 
 // Write prints the rows as a table and keeps them as DIR/CHAPTER.json. A row that misses its aim is an error after
 // everything is written, so that a run shows all of them.
@@ -54,8 +75,8 @@ func Write(w io.Writer, dir, chapter string, rows []Row) error {
 	}
 	var missed []error
 	for _, row := range rows {
-		if row.Over() {
-			missed = append(missed, fmt.Errorf("%s: %s: %.2f times the peer, aimed at %.2f at most", chapter, row.Name, row.Ratio, row.AtMost))
+		if how := row.Missed(); how != "" {
+			missed = append(missed, fmt.Errorf("%s: %s: %s", chapter, row.Name, how))
 		}
 	}
 	return errors.Join(missed...)
@@ -63,9 +84,9 @@ func Write(w io.Writer, dir, chapter string, rows []Row) error {
 
 func table(w io.Writer, chapter string, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\tOURS\tPEER\tUNIT\tRATIO\tAT MOST\n", chapter)
+	fmt.Fprintf(t, "%s\tOURS\tPEER\tUNIT\tRATIO\tAIM\n", chapter)
 	for _, row := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", row.Name, figure(row.Ours), optional(row.Peer), row.Unit, optional(row.Ratio), optional(row.AtMost))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", row.Name, figure(row.Ours), optional(row.Peer), row.Unit, optional(row.Ratio), row.aim())
 	}
 	return t.Flush()
 }
