@@ -52,7 +52,7 @@ test-integration: build setup-test ## tests of parts with their real neighbours
 test-e2e: build ## the whole stack, from discovery to Ready (COUNT=n repeats)
 	@build/test.sh e2e $(COUNT)
 
-.PHONY: bench bench-scan bench-fleet chaos
+.PHONY: bench bench-scan bench-fleet bench-api chaos
 bench: build ## every measurement, one after the other, each beside what it is compared with
 	@build/bench.sh
 
@@ -61,6 +61,9 @@ bench-scan: setup ## finding machines in a large network, beside nmap and a bare
 
 bench-fleet: build ## a thousand machines from discovery to Ready
 	@build/bench.sh fleet
+
+bench-api: build ## the API beside the same types as custom resources with webhooks
+	@build/bench.sh api
 
 chaos: build setup-test ## the long form of the tests that attack: more interleavings, crashes and seeds
 	@build/chaos.sh
