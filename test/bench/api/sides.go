@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,19 +72,43 @@ func installOurs(ctx context.Context, w *world) error {
 	}
 	w.ichor = w.start("ichor-apiserver", filepath.Join(w.binaries, "ichor-apiserver"),
 		"--bind-address=127.0.0.1", "--secure-port="+port,
-		"--tls-cert-file="+w.path(artifacts.ServingName+".crt"), "--tls-private-key-file="+w.path(artifacts.ServingName+".key"),
+		"--tls-cert-file="+w.path(servingName+".crt"), "--tls-private-key-file="+w.path(servingName+".key"),
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--etcd-servers="+w.etcdURL(), "--etcd-prefix="+apiserver.EtcdPrefix,
-		"--etcd-compaction-interval=0") // the kube-apiserver compacts
+		"--etcd-compaction-interval=0", // the kube-apiserver compacts
+		"--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=0s")
 	w.ichor.url = "https://127.0.0.1:" + port
 	n, err := strconv.Atoi(port)
 	if err != nil {
 		return err
 	}
-	if err := install.API(ctx, w.admin, n, w.serving.pem); err != nil {
+	if err := install.API(ctx, w.admin, n); err != nil {
+		return err
+	}
+	if err := w.trustServing(ctx); err != nil {
 		return err
 	}
 	return w.ichor.await(ctx, func(ctx context.Context) error { return install.WaitAvailable(ctx, w.admin) })
+}
+
+// servingName is the DNS name by which the aggregation layer knows ichor-apiserver.
+const servingName = artifacts.APIServerName + "." + artifacts.Namespace + ".svc"
+
+// trustServing tells the aggregation layer whom to trust, which is the controller's part otherwise.
+func (w *world) trustServing(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(w.admin)
+	if err != nil {
+		return fmt.Errorf("client for the APIService: %w", err)
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": w.serving.pem}})
+	if err != nil {
+		return err
+	}
+	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	if _, err := client.Resource(services).Patch(ctx, artifacts.APIServiceName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("set the authority of the APIService: %w", err)
+	}
+	return nil
 }
 
 // installRival makes the custom resources and starts their webhook.

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"maesh.dev/ichor/artifacts"
 	"maesh.dev/ichor/test/bench/api/rival"
 )
 
@@ -208,7 +207,7 @@ func (w *world) writeKubeFiles() error {
 	if err := w.write("accounts.key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})); err != nil {
 		return err
 	}
-	for name, from := range map[string]*authority{"kube": w.serving, "webhook": w.serving, artifacts.ServingName: w.serving} {
+	for name, from := range map[string]*authority{"kube": w.serving, "webhook": w.serving, servingName: w.serving} {
 		p, err := from.issue(name)
 		if err != nil {
 			return err
