@@ -45,11 +45,15 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	}
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
-	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(withoutNamespaces(withoutStrategicMerge(withFaultsExplained(withJSONForObjects(handler)))), c)
-	}
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("apply run options: %w", err)
+	}
+	leaving, err := addLeaving(&config.Config)
+	if err != nil {
+		return nil, err
+	}
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return leaving.with(genericapiserver.DefaultBuildHandlerChain(withoutNamespaces(withoutStrategicMerge(withFaultsExplained(withJSONForObjects(handler)))), c))
 	}
 	config.FeatureGate = o.globals.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := o.applyEtcd(config); err != nil {

@@ -22,6 +22,17 @@ import (
 // EtcdPrefix is where everything is kept in etcd. The layout below it is frozen: <prefix>/<resource>/<name>.
 const EtcdPrefix = "/" + v1alpha1.GroupName
 
+// What a server that is told to end takes its time for. A pod's `terminationGracePeriodSeconds` must be longer than the
+// sum of the delay and of --request-timeout (60 s), by which requests that were begun are bounded.
+const (
+	// shutdownDelay is how long the server works on as before, but for /readyz: until every kube-proxy and load balancer
+	// has stopped to send it new connections.
+	shutdownDelay = 20 * time.Second
+	// shutdownWatchGrace is how long, after that, watches are ended one by one instead of all at once: each client comes
+	// back to another replica with a request of its own.
+	shutdownWatchGrace = 10 * time.Second
+)
+
 // Options are what a server is started with.
 type Options struct {
 	// Recommended are the options that an aggregated API server takes.
@@ -62,6 +73,7 @@ func NewOptions() (*Options, error) {
 	// A self-signed certificate is made only where --cert-dir asks for it.
 	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
 	o.Recommended.SecureServing.ServerCert.PairName = "ichor-apiserver"
+	o.Run.ShutdownDelayDuration, o.Run.ShutdownWatchTerminationGracePeriod = shutdownDelay, shutdownWatchGrace
 	return o, nil
 }
 

@@ -29,6 +29,21 @@ type authorities struct {
 	client, frontProxy, serving authority
 }
 
+// FrontProxyCA is an authority that may vouch for the front proxy.
+type FrontProxyCA struct{ authority authority }
+
+// NewFrontProxyCA makes one that nobody trusts yet.
+func NewFrontProxyCA(t testing.TB) FrontProxyCA {
+	t.Helper()
+	return FrontProxyCA{newAuthority(t, "front-proxy-ca")}
+}
+
+// PEM is the authority's certificate.
+func (ca FrontProxyCA) PEM() string { return string(ca.authority.certPEM) }
+
+// ClientCA is the environment's authority for clients, for tests that misuse it.
+func (e *Env) ClientCA() FrontProxyCA { return FrontProxyCA{e.authorities.client} }
+
 func newAuthorities(t testing.TB) *authorities {
 	t.Helper()
 	return &authorities{newAuthority(t, "client-ca"), newAuthority(t, "front-proxy-ca"), newAuthority(t, "serving-ca")}

@@ -175,6 +175,8 @@ func (p place) options() (*apiserver.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nobody balances here, but where a test says so.
+	options.Run.ShutdownDelayDuration, options.Run.ShutdownWatchTerminationGracePeriod = 0, 0
 	recommended := options.Recommended
 	recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
 	recommended.SecureServing.ServerCert.CertKey.CertFile, recommended.SecureServing.ServerCert.CertKey.KeyFile = p.CertFile, p.KeyFile
@@ -228,9 +230,15 @@ func (e *Env) Config(server int, user string) *rest.Config {
 // user in headers. The certificate is another one if name isn't the front proxy's.
 func (e *Env) ProxyConfig(t testing.TB, server int, name, user string, groups ...string) *rest.Config {
 	t.Helper()
+	return e.ProxyConfigOf(t, FrontProxyCA{e.authorities.frontProxy}, server, name, user, groups...)
+}
+
+// ProxyConfigOf is ProxyConfig with a certificate of another authority.
+func (e *Env) ProxyConfigOf(t testing.TB, ca FrontProxyCA, server int, name, user string, groups ...string) *rest.Config {
+	t.Helper()
 	config := e.Config(server, "")
 	config.BearerToken = ""
-	config.CertFile, config.KeyFile = e.authorities.frontProxy.issue(t, name)
+	config.CertFile, config.KeyFile = ca.authority.issue(t, name)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport.NewAuthProxyRoundTripper(user, "uid-of-"+user, groups, nil, next)
 	})

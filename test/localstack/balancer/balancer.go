@@ -23,7 +23,7 @@ const (
 	checkTimeout = 3 * time.Second
 	// defaultInterval is the time between two rounds of health checks: each costs every backend a TLS handshake.
 	defaultInterval = time.Second
-	// failuresUntilDown is how many checks in a row must fail before the connections of a backend are cut.
+	// failuresUntilDown is how many checks in a row must fail before a backend gets no more connections.
 	failuresUntilDown = 3
 	// parallelChecks bounds the checks that run at a time.
 	parallelChecks = 32
@@ -56,6 +56,9 @@ type Config struct {
 	Policy Policy
 	// Interval is the time between two rounds of checks, 1 s if zero.
 	Interval time.Duration
+	// Drain leaves the connections of a backend that is down alone: it gets no new ones, and ends the others itself, as
+	// behind kube-proxy. Without it they are cut.
+	Drain bool
 	// Logger is told when backends come and go.
 	Logger *slog.Logger
 }
@@ -191,7 +194,9 @@ func (b *Balancer) judge(x *backend, err error) {
 	if x.healthy && x.failures >= failuresUntilDown {
 		b.config.Logger.Warn("backend is down", "balancer", b.config.Name, "backend", x.address, "reason", err)
 		x.healthy = false
-		x.cut()
+		if !b.config.Drain {
+			x.cut()
+		}
 	}
 }
 
