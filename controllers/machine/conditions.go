@@ -16,6 +16,7 @@ const (
 	reasonSlotMissing        = "SlotMissing"
 	reasonEtcdUnhealthy      = "EtcdUnhealthy"
 	reasonLeavingMaintenance = "LeavingMaintenance"
+	reasonOwnConfiguration   = "OwnConfiguration"
 	reasonRemoving           = "Removing"
 	reasonReset              = "Reset"
 	reasonResetting          = "Resetting"
@@ -38,6 +39,10 @@ func setTrue(m *v1alpha1.TalosMachine, kind, reason, message string) {
 
 func setFalse(m *v1alpha1.TalosMachine, kind, reason, message string) {
 	set(m, kind, metav1.ConditionFalse, reason, message)
+}
+
+func setUnknown(m *v1alpha1.TalosMachine, kind, reason, message string) {
+	set(m, kind, metav1.ConditionUnknown, reason, message)
 }
 
 func find(m *v1alpha1.TalosMachine, kind string) *metav1.Condition {

@@ -223,26 +223,28 @@ func (v *visit) prepare(ctx context.Context, found *sighting, node talos.Mainten
 	if settled := v.m.Status.SettledVersions; settled != nil {
 		versions = *settled
 	}
-	configuration, err := machineconfig.Render(bundle.Talos(), v.cluster, v.m, machineconfig.Facts{
+	wanted, fault, err := v.render(ctx, machineconfig.Inputs{Bundle: bundle.Talos(), Facts: machineconfig.Facts{
 		MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: versions,
-	})
+	}})
 	if err != nil {
-		v.renderFailed(err)
+		v.block(v1alpha1.ReasonRenderFailed, err.Error()+"; trying again", pollWaiting)
 		return nil, false
 	}
+	if fault != nil {
+		v.renderFailed(fault)
+		return nil, false
+	}
+	v.config().Patches = wanted.inputs()
+	v.config().MaskedFields = machineconfig.MasksOf(wanted.patches).Texts()
 	v.m.Status.SettledVersions = &versions
 	v.m.Status.TalosVersion = facts.TalosVersion
 	v.m.Status.SchematicID = facts.SchematicID
 	v.m.Status.Inventory = facts.Inventory
-	return configuration, true
+	return wanted.text, true
 }
 
 func (v *visit) renderFailed(err error) {
-	reason := v1alpha1.ReasonRenderFailed
-	var disk *machineconfig.DiskError
-	if errors.As(err, &disk) {
-		reason = v1alpha1.ReasonDiskMissing
-	}
+	reason := renderReason(err)
 	if condition := find(v.m, v1alpha1.ConditionConfigApplied); condition == nil || condition.Reason != reason {
 		v.tell(corev1.EventTypeWarning, reason, "%s", err)
 	}

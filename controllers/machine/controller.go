@@ -42,9 +42,11 @@ type Config struct {
 	Client      versioned.Interface
 	Machines    informers.TalosMachineInformer
 	Clusters    informers.TalosClusterInformer
+	Patches     informers.TalosConfigPatchInformer
 	Nodes       coreinformers.NodeInformer
 	NodeClient  corev1client.NodesGetter
 	Bundles     Bundles
+	Values      PatchValues
 	Credentials Credentials
 	Dialer      talos.Dialer
 	Prober      talos.Prober
@@ -58,7 +60,9 @@ type Controller struct {
 	Config
 	machines listers.TalosMachineLister
 	clusters listers.TalosClusterLister
+	patches  listers.TalosConfigPatchLister
 	nodes    kube.Nodes
+	library  *library
 	turns    *turns
 	queue    workqueue.TypedRateLimitingInterface[string]
 	synced   []cache.InformerSynced
@@ -74,6 +78,8 @@ func New(config Config) (*Controller, error) {
 		Config:   config,
 		machines: config.Machines.Lister(),
 		clusters: config.Clusters.Lister(),
+		patches:  config.Patches.Lister(),
+		library:  newLibrary(),
 		nodes:    kube.Nodes{Lister: config.Nodes.Lister(), Client: config.NodeClient},
 		turns:    newTurns(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -90,6 +96,9 @@ func New(config Config) (*Controller, error) {
 		}},
 		{config.Clusters.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc: c.enqueueCluster, UpdateFunc: c.enqueueClusterChanged, DeleteFunc: c.enqueueCluster,
+		}},
+		{config.Patches.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: c.enqueuePatch, UpdateFunc: c.enqueuePatchChanged, DeleteFunc: c.enqueuePatchGone,
 		}},
 		{config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc: c.enqueueNode, UpdateFunc: c.enqueueNodeChanged, DeleteFunc: c.enqueueNode,

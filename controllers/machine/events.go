@@ -64,6 +64,12 @@ func (c *Controller) enqueueClusterChanged(before, now any) {
 	if !ok || !alsoOK || was.ResourceVersion == is.ResourceVersion || concernsMachines(was, is) {
 		c.enqueueCluster(now)
 	}
+	if ok && alsoOK && was.UID == is.UID && was.Generation != is.Generation {
+		// What its machines should have may be something else now.
+		c.enqueueWhere(func(m *v1alpha1.TalosMachine) bool {
+			return m.Spec.ClusterRef.Name == is.Name && m.Spec.ApprovalState == v1alpha1.ApprovalApproved
+		})
+	}
 }
 
 // concernsMachines tells whether two versions of a cluster differ in what a machine's next step depends on.

@@ -71,6 +71,7 @@ func (v *visit) compare(ctx context.Context, found *sighting) bool {
 		return false
 	}
 	hash := machineconfig.Hash(running)
+	v.running = running
 	v.config().RunningHash = hash
 	record := v.m.Status.Provisioning
 	if v.m.Spec.Origin == v1alpha1.MachineAdopted {
@@ -220,7 +221,7 @@ func (v *visit) checkReady(facts *talos.Facts) error {
 	if !isTrue(v.m, v1alpha1.ConditionReady) {
 		v.tell(corev1.EventTypeNormal, v1alpha1.ReasonReady, "machine is ready as Node %s", v.m.Status.NodeName)
 	}
-	setTrue(v.m, v1alpha1.ConditionReady, v1alpha1.ReasonReady, fmt.Sprintf("Talos runs, Node %s is ready and the configuration is the one that was sent", v.m.Status.NodeName))
+	setTrue(v.m, v1alpha1.ConditionReady, v1alpha1.ReasonReady, fmt.Sprintf("Talos runs and Node %s is ready", v.m.Status.NodeName))
 	v.m.Status.Phase = v1alpha1.PhaseReady
 	if record := v.m.Status.Provisioning; record != nil && record.ConvergedAt == nil {
 		record.ConvergedAt = v.timestamp()
@@ -253,9 +254,6 @@ func (v *visit) unready(facts *talos.Facts) (reason, why string, err error) {
 	}
 	if ready, why := kube.NodeReady(node); !ready {
 		return v1alpha1.ReasonNodeNotReady, why, nil
-	}
-	if config := v.config(); config.AppliedHash != "" && config.AppliedHash != config.RunningHash {
-		return reasonOtherConfiguration, fmt.Sprintf("the machine runs a configuration with hash %.12s, Ichor sent %.12s; somebody changed it", config.RunningHash, config.AppliedHash), nil
 	}
 	return "", "", nil
 }

@@ -145,9 +145,10 @@ func (s *stack) start(killAt int) {
 	factory := externalversions.NewSharedInformerFactory(s.api, 0)
 	machines, clusters, nodes := factory.Ichor().V1alpha1().TalosMachines(), factory.Ichor().V1alpha1().TalosClusters(), core.Core().V1().Nodes()
 	s.events = record.NewFakeRecorder(1000)
+	patches := factory.Ichor().V1alpha1().TalosConfigPatches()
 	controller, err := New(Config{
-		Client: s.api, Machines: machines, Clusters: clusters, Nodes: nodes, NodeClient: s.kube.CoreV1(),
-		Bundles: s, Credentials: s, Dialer: s.world, Prober: s.world, Recorder: s.events, Clock: s.clock,
+		Client: s.api, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: s.kube.CoreV1(),
+		Bundles: s, Values: SecretValues{Secrets: s.kube.CoreV1()}, Credentials: s, Dialer: s.world, Prober: s.world, Recorder: s.events, Clock: s.clock,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -161,6 +162,10 @@ func (s *stack) start(killAt int) {
 		})
 		replace(s.t, clusters.Informer().GetIndexer(), func() ([]any, error) {
 			list, err := s.api.IchorV1alpha1().TalosClusters().List(context.Background(), metav1.ListOptions{})
+			return pointers(list.Items), err
+		})
+		replace(s.t, patches.Informer().GetIndexer(), func() ([]any, error) {
+			list, err := s.api.IchorV1alpha1().TalosConfigPatches().List(context.Background(), metav1.ListOptions{})
 			return pointers(list.Items), err
 		})
 		replace(s.t, nodes.Informer().GetIndexer(), func() ([]any, error) {

@@ -72,7 +72,7 @@ func TestANewDecisionThatCantBeCarriedOut(t *testing.T) {
 		machine func(*talostest.State)
 		reason  string
 	}{
-		"the machine refuses": {change: label, machine: func(s *talostest.State) { s.Fault = talostest.Refuse }, reason: reasonRebootRequired},
+		"the machine refuses": {change: label, machine: func(s *talostest.State) { s.Fault = talostest.Refuse }, reason: v1alpha1.ReasonRefusedByMachine},
 		"it is held": {change: func(m *v1alpha1.TalosMachine) {
 			label(m)
 			annotate(m, v1alpha1.HoldApplyAnnotation, "x")

@@ -27,8 +27,9 @@ func TestRunReactsAndEnds(t *testing.T) {
 	factory := externalversions.NewSharedInformerFactory(s.api, 0)
 	controller, err := New(Config{
 		Client: s.api, Machines: factory.Ichor().V1alpha1().TalosMachines(), Clusters: factory.Ichor().V1alpha1().TalosClusters(),
-		Nodes: core.Core().V1().Nodes(), NodeClient: s.kube.CoreV1(),
-		Bundles: s, Credentials: s, Dialer: s.world, Prober: s.world, Recorder: record.NewFakeRecorder(1000),
+		Patches: factory.Ichor().V1alpha1().TalosConfigPatches(), Nodes: core.Core().V1().Nodes(), NodeClient: s.kube.CoreV1(),
+		Bundles: s, Values: SecretValues{Secrets: s.kube.CoreV1()}, Credentials: s, Dialer: s.world, Prober: s.world,
+		Recorder: record.NewFakeRecorder(1000),
 	})
 	if err != nil {
 		t.Fatal(err)

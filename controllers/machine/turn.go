@@ -25,29 +25,14 @@ const stuckAfter = 30 * time.Minute
 type turns struct {
 	mu     sync.Mutex
 	claims map[types.UID]v1alpha1.MachineRole
-	// live is the control plane that is being configured while it runs.
-	live types.UID
+	// live are the machines that are being configured while they run.
+	live map[types.UID]bool
 	// leaving is the control plane that is about to be told to wipe itself.
 	leaving types.UID
 }
 
-func newTurns() *turns { return &turns{claims: map[types.UID]v1alpha1.MachineRole{}} }
-
-// claimLive asks for a running control plane's turn to be configured anew: one at a time, and none while another is on
-// its way. Workers don't wait. The turn lasts until it is released.
-func (t *turns) claimLive(m *v1alpha1.TalosMachine, all []*v1alpha1.TalosMachine, now time.Time) bool {
-	if m.Spec.Role != v1alpha1.RoleControlPlane {
-		return true
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forget(all)
-	there := slices.ContainsFunc(all, func(other *v1alpha1.TalosMachine) bool { return other.UID == t.live })
-	if there && t.live != m.UID || len(t.busy(m, all, now)) > 0 {
-		return false
-	}
-	t.live = m.UID
-	return true
+func newTurns() *turns {
+	return &turns{claims: map[types.UID]v1alpha1.MachineRole{}, live: map[types.UID]bool{}}
 }
 
 // claimLeave asks for a control plane's turn to leave. It lasts until it is released: by then the machine's object shows
@@ -68,15 +53,6 @@ func (t *turns) releaseLeave(uid types.UID) {
 	defer t.mu.Unlock()
 	if t.leaving == uid {
 		t.leaving = ""
-	}
-}
-
-// releaseLive gives the turn of claimLive back.
-func (t *turns) releaseLive(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.live == uid {
-		t.live = ""
 	}
 }
 

@@ -42,6 +42,8 @@ type visit struct {
 	was, m *v1alpha1.TalosMachine
 	// cluster is nil until it was found.
 	cluster *v1alpha1.TalosCluster
+	// running is the configuration that the machine runs, once it was read. It holds secrets.
+	running []byte
 	events  []event
 	now     time.Time
 	// after is when to look again.

@@ -109,9 +109,9 @@ func (r *run) apply(ctx context.Context, node talos.MaintenanceNode) (waiting st
 		return fmt.Sprintf("the machine is %s", facts.Stage.Stage), nil
 	}
 	versions := machineconfig.Settle(r.cluster, facts.SchematicID)
-	configuration, err := machineconfig.Render(r.bundle.Talos(), r.cluster, r.machine, machineconfig.Facts{
+	configuration, err := machineconfig.Render(machineconfig.Inputs{Bundle: r.bundle.Talos(), Cluster: r.cluster, Machine: r.machine, Facts: machineconfig.Facts{
 		MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: versions,
-	})
+	}})
 	if err != nil {
 		return "", err
 	}

@@ -32,6 +32,8 @@ type PatchParts struct {
 	Machine, Cluster []byte
 	// Documents are the other documents.
 	Documents [][]byte
+	// SecretPaths are JSON pointers to the fields that are filled from Secrets: see parsePointer.
+	SecretPaths []string
 }
 
 // CheckPatch judges the parts of a patch: whether Talos' decoder takes each, strictly, and whether one holds a secret.
@@ -52,6 +54,37 @@ func CheckPatch(parts PatchParts, path *field.Path) field.ErrorList {
 	seen := map[[2]string]bool{}
 	for i, raw := range parts.Documents {
 		errs = append(errs, checkDocument(raw, seen, path.Child("documents").Index(i))...)
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return checkSecretPaths(parts, path)
+}
+
+// SecretPlaceholder stands for a secret where nobody has it: while a patch is judged, and where a configuration is rendered
+// only to be shown. It is a text that is valid base64, which Talos writes keys in, and a relative reference.
+const SecretPlaceholder = "aWNob3ItcGxhY2Vob2xkZXI="
+
+// checkSecretPaths judges the parts with their secrets filled in.
+func checkSecretPaths(parts PatchParts, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, text := range parts.SecretPaths {
+		at := path.Child("secretValues").Index(i).Child("path")
+		leads, err := parsePointer(text)
+		if err != nil {
+			errs = append(errs, field.Invalid(at, text, err.Error()))
+			continue
+		}
+		filled, err := parts.fill(leads, SecretPlaceholder)
+		if err != nil {
+			errs = append(errs, field.Invalid(at, text, err.Error()))
+			continue
+		}
+		if _, err := filled.documents(); err != nil {
+			errs = append(errs, field.Invalid(at, text, "leads to no field that Talos knows, or to one that is no text"))
+			continue
+		}
+		parts = filled
 	}
 	return errs
 }

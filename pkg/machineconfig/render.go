@@ -7,20 +7,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 
 	coreconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
-	talosv1alpha1 "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
@@ -52,30 +45,111 @@ func Settle(cluster *v1alpha1.TalosCluster, reportedSchematicID string) v1alpha1
 	}
 }
 
-// Render gives the configuration of an approved machine. The result holds the cluster's secrets; Redact it before it is
-// shown. Errors name the field of the machine or the cluster that can't be rendered, and hold no secret.
-func Render(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, facts Facts) ([]byte, error) {
-	system, err := resolveDisks(m.Spec.Disks, facts.Inventory)
+// Inputs are everything that a machine's configuration is made of.
+type Inputs struct {
+	// Bundle holds the cluster's secrets.
+	Bundle *secrets.Bundle
+	// Cluster and Machine are what people decided.
+	Cluster *v1alpha1.TalosCluster
+	Machine *v1alpha1.TalosMachine
+	// Facts are what the machine says of itself.
+	Facts Facts
+	// Patches are those that the machine is to have, in the order of PatchesFor.
+	Patches []*Patch
+}
+
+// Render gives the configuration of an approved machine: what Talos' generator makes for its role, then the patches in
+// their order, then what was decided at approval, which has the last word. Equal inputs give equal bytes. The result
+// holds the cluster's secrets; Redact it before it is shown. Errors name the field of the machine, the cluster or the
+// patch (*PatchError) that can't be rendered, and hold no secret.
+func Render(in Inputs) ([]byte, error) {
+	rendering, err := render(in, nil)
 	if err != nil {
 		return nil, err
 	}
-	provider, err := base(bundle, cluster, m, facts)
+	text, err := rendering.encode()
 	if err != nil {
 		return nil, err
 	}
-	documents, err := decidedDocuments(m, facts.Inventory)
+	return text, check(in, text)
+}
+
+// Warnings are what is odd about a rendering that works, for instance a patch that deletes a document that isn't there.
+func Warnings(in Inputs) []string {
+	rendering, err := render(in, nil)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	effective, err := merge(provider, cluster, m, system, documents)
-	if err != nil {
-		return nil, err
-	}
-	text, err := effective.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
+	return rendering.warnings
+}
+
+// rendering is a configuration on its way.
+type rendering struct {
+	provider coreconfig.Provider
+	warnings []string
+}
+
+func (r *rendering) encode() ([]byte, error) {
+	text, err := r.provider.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	if err != nil {
 		return nil, errors.New("write the machine configuration: encoding failed")
 	}
-	return text, validate(text)
+	return text, nil
+}
+
+// source says who set something: the base, a patch, or approval.
+type source struct {
+	kind  ProvenanceKind
+	patch string
+}
+
+// render runs the stages. After each, if observe is given, it is told what there is.
+func render(in Inputs, observe func(source, coreconfig.Provider) error) (*rendering, error) {
+	system, err := resolveDisks(in.Machine.Spec.Disks, in.Facts.Inventory)
+	if err != nil {
+		return nil, err
+	}
+	decided, err := decidedDocuments(in.Machine, in.Facts.Inventory)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := base(in.Bundle, in.Cluster, in.Machine, in.Facts)
+	if err != nil {
+		return nil, err
+	}
+	stage := func(by source, documents []config.Document) error {
+		if provider, err = assemble(documents); err != nil {
+			return err
+		}
+		if observe == nil {
+			return nil
+		}
+		return observe(by, provider)
+	}
+	if err := stage(source{kind: ProvenanceBase}, provider.Documents()); err != nil {
+		return nil, err
+	}
+	r := &rendering{}
+	controlPlane := in.Machine.Spec.Role == v1alpha1.RoleControlPlane
+	for _, patch := range in.Patches {
+		documents, warnings, err := patch.apply(provider.Documents(), controlPlane)
+		if err != nil {
+			return nil, err
+		}
+		r.warnings = append(r.warnings, warnings...)
+		if err := stage(source{kind: ProvenancePatch, patch: patch.Name}, documents); err != nil {
+			return nil, &PatchError{Patch: patch.Name, Path: "spec.documents", Reason: err.Error()}
+		}
+	}
+	documents, err := decide(provider, in.Machine, system, decided)
+	if err != nil {
+		return nil, err
+	}
+	if err := stage(source{kind: ProvenanceApproval}, documents); err != nil {
+		return nil, err
+	}
+	r.provider = provider
+	return r, nil
 }
 
 // Hash is the hexadecimal SHA-256 of a configuration's bytes.
@@ -99,124 +173,4 @@ func Role(configuration []byte) (v1alpha1.MachineRole, error) {
 	default:
 		return "", fmt.Errorf("read the role of a machine configuration: %s is neither controlplane nor worker", kind)
 	}
-}
-
-// Redact replaces every secret of a configuration by asterisks.
-func Redact(configuration []byte) ([]byte, error) {
-	provider, err := configloader.NewFromBytes(configuration)
-	if err != nil {
-		// The loader's own words may quote the text.
-		return nil, errors.New("redact a machine configuration: it can't be read as one")
-	}
-	text, err := provider.RedactSecrets("***").EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
-	if err != nil {
-		return nil, errors.New("redact a machine configuration: encoding failed")
-	}
-	return text, nil
-}
-
-// base is what Talos' generator makes for the role.
-func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, facts Facts) (coreconfig.Provider, error) {
-	contract, err := Contract(facts.MaintenanceVersion, facts.Versions.Talos)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkKubernetes(facts.Versions.Kubernetes, facts.MaintenanceVersion, facts.Versions.Talos); err != nil {
-		return nil, err
-	}
-	role, err := talosRole(m.Spec.Role)
-	if err != nil {
-		return nil, err
-	}
-	spec := cluster.Spec
-	secureBoot := spec.Hardening.SecureBoot || facts.Inventory != nil && facts.Inventory.SecureBoot
-	options := []generate.Option{
-		generate.WithSecretsBundle(bundle),
-		generate.WithVersionContract(contract),
-		generate.WithDNSDomain(spec.Network.DNSDomain),
-		generate.WithInstallImage(InstallerImage(spec.Install.Registry, facts.Versions.SchematicID, facts.Versions.Talos, secureBoot)),
-		generate.WithAdditionalSubjectAltNames([]string{spec.ControlPlane.Endpoint.Host}),
-	}
-	if spec.CNI.Cilium != nil {
-		options = append(options, generate.WithClusterCNIConfig(&talosv1alpha1.CNIConfig{CNIName: "none"}))
-	}
-	input, err := generate.NewInput(cluster.Name, endpointURL(spec.ControlPlane.Endpoint), strings.TrimPrefix(facts.Versions.Kubernetes, "v"), options...)
-	if err != nil {
-		return nil, fmt.Errorf("prepare Talos' generator for cluster %s: %w", cluster.Name, err)
-	}
-	input.PodNet = spec.Network.PodCIDRs
-	input.ServiceNet = spec.Network.ServiceCIDRs
-	provider, err := input.Config(role)
-	if err != nil {
-		return nil, fmt.Errorf("generate the base configuration of a %s: %w", m.Spec.Role, err)
-	}
-	return provider, nil
-}
-
-func endpointURL(endpoint v1alpha1.Endpoint) string {
-	return "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
-}
-
-func talosRole(role v1alpha1.MachineRole) (machine.Type, error) {
-	switch role {
-	case v1alpha1.RoleControlPlane:
-		return machine.TypeControlPlane, nil
-	case v1alpha1.RoleWorker:
-		return machine.TypeWorker, nil
-	default:
-		return machine.TypeUnknown, fmt.Errorf("spec.role: %q is neither controlplane nor worker", role)
-	}
-}
-
-// merge puts what was decided on top of the generator's documents.
-func merge(provider coreconfig.Provider, cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, system v1alpha1.DiskMatch, decided []config.Document) (coreconfig.Provider, error) {
-	provider, err := provider.PatchV1Alpha1(func(v1 *talosv1alpha1.Config) error {
-		v1.MachineConfig.MachineInstall.InstallDisk = ""
-		v1.MachineConfig.MachineInstall.InstallDiskSelector = &talosv1alpha1.InstallDiskSelector{Serial: system.Serial, WWID: system.WWID}
-		labels := map[string]string{}
-		for key, value := range v1.MachineConfig.MachineNodeLabels {
-			labels[key] = value
-		}
-		for key, value := range m.Spec.NodeLabels {
-			labels[key] = value
-		}
-		v1.MachineConfig.MachineNodeLabels = labels
-		if cluster.Spec.Hardening.KubeletServingCertificates {
-			v1.MachineConfig.MachineKubelet.KubeletExtraArgs = talosv1alpha1.Args{
-				"rotate-server-certificates": talosv1alpha1.NewArgValue("true", nil),
-			}
-		}
-		if cluster.Spec.CNI.Cilium != nil {
-			disabled := true
-			v1.ClusterConfig.ProxyConfig = proxy(v1.ClusterConfig.ProxyConfig, m.Spec.Role, &disabled)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write what approval decided into the configuration: %w", err)
-	}
-	var documents []config.Document
-	for _, document := range provider.Documents() {
-		if _, generated := document.(*network.HostnameConfigV1Alpha1); generated && m.Spec.Hostname != "" {
-			continue
-		}
-		documents = append(documents, document)
-	}
-	merged, err := container.New(append(documents, decided...)...)
-	if err != nil {
-		return nil, fmt.Errorf("put the configuration's documents together: %w", err)
-	}
-	return merged, nil
-}
-
-// proxy switches kube-proxy off on control planes, which alone render its manifest.
-func proxy(have *talosv1alpha1.ProxyConfig, role v1alpha1.MachineRole, disabled *bool) *talosv1alpha1.ProxyConfig {
-	if role != v1alpha1.RoleControlPlane {
-		return have
-	}
-	if have == nil {
-		have = &talosv1alpha1.ProxyConfig{}
-	}
-	have.Disabled = disabled
-	return have
 }

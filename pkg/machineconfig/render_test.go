@@ -162,12 +162,12 @@ func TestRender(t *testing.T) {
 				tc.facts(&facts)
 			}
 			bundle := testBundle(t)
-			first, err := Render(bundle, cluster, m, facts)
+			first, err := Render(Inputs{Bundle: bundle, Cluster: cluster, Machine: m, Facts: facts})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for range 5 {
-				again, err := Render(bundle, cluster.DeepCopy(), m.DeepCopy(), facts)
+				again, err := Render(Inputs{Bundle: bundle, Cluster: cluster.DeepCopy(), Machine: m.DeepCopy(), Facts: facts})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -175,7 +175,7 @@ func TestRender(t *testing.T) {
 					t.Fatalf("the same input gave other bytes:\n%s", cmp.Diff(string(first), string(again)))
 				}
 			}
-			redacted, err := Redact(first)
+			redacted, err := Redact(first, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestInstallSelectorChoosesTheApprovedDiskAlone(t *testing.T) {
 			t.Parallel()
 			cluster := testCluster()
 			facts := testFacts(cluster)
-			text, err := Render(testBundle(t), cluster, testMachine(func(m *v1alpha1.TalosMachine) { m.Spec.Disks[0].Match = match }), facts)
+			text, err := Render(Inputs{Bundle: testBundle(t), Cluster: cluster, Machine: testMachine(func(m *v1alpha1.TalosMachine) { m.Spec.Disks[0].Match = match }), Facts: facts})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,7 +303,7 @@ func TestRenderRefuses(t *testing.T) {
 			if tc.facts != nil {
 				tc.facts(&facts)
 			}
-			_, err := Render(testBundle(t), cluster, m, facts)
+			_, err := Render(Inputs{Bundle: testBundle(t), Cluster: cluster, Machine: m, Facts: facts})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("want an error with %q, got %v", tc.want, err)
 			}

@@ -18,7 +18,38 @@ func (metal) String() string        { return "metal" }
 func (metal) RequiresInstall() bool { return true }
 func (metal) InContainer() bool     { return false }
 
-// validate judges the very bytes that will be sent as the node will.
+// check judges the very bytes that will be sent as the node will. What Talos finds wrong is said to be the fault of the
+// first patch with which it goes wrong.
+func check(in Inputs, text []byte) error {
+	err := validate(text)
+	if err == nil || len(in.Patches) == 0 {
+		return err
+	}
+	for count := range len(in.Patches) {
+		if fault := checkFirst(in, count); fault != nil && count == 0 {
+			return fault
+		} else if fault != nil {
+			return &PatchError{Patch: in.Patches[count-1].Name, Reason: fault.Error()}
+		}
+	}
+	return &PatchError{Patch: in.Patches[len(in.Patches)-1].Name, Reason: err.Error()}
+}
+
+// checkFirst judges what there would be with the first patches only.
+func checkFirst(in Inputs, count int) error {
+	in.Patches = in.Patches[:count]
+	rendering, err := render(in, nil)
+	if err != nil {
+		return err
+	}
+	text, err := rendering.encode()
+	if err != nil {
+		return err
+	}
+	return validate(text)
+}
+
+// validate judges bytes as the node will.
 func validate(configuration []byte) error {
 	provider, err := configloader.NewFromBytes(configuration)
 	if err != nil {

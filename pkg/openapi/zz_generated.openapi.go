@@ -89,6 +89,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ClusterSection{}.OpenAPIModelName():               v1alpha1.ClusterSection{}.OpenAPIDefinition(),
 		v1alpha1.ConfigDocument{}.OpenAPIModelName():               v1alpha1.ConfigDocument{}.OpenAPIDefinition(),
 		v1alpha1.ConfigDrift{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref),
+		v1alpha1.ConfigInput{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigInput(ref),
 		v1alpha1.ConfigRollout{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref),
 		v1alpha1.ControlPlane{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_ControlPlane(ref),
 		v1alpha1.ControlPlaneCounts{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ControlPlaneCounts(ref),
@@ -105,6 +106,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.EtcdBackupRecord{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_EtcdBackupRecord(ref),
 		v1alpha1.EtcdMember{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_EtcdMember(ref),
 		v1alpha1.EtcdRestore{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_EtcdRestore(ref),
+		v1alpha1.FieldProvenance{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_FieldProvenance(ref),
 		v1alpha1.FingerprintRecord{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref),
 		v1alpha1.GatewayReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_GatewayReference(ref),
 		v1alpha1.Hardening{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_Hardening(ref),
@@ -154,6 +156,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ProvisioningStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref),
 		v1alpha1.Reboot{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_Reboot(ref),
 		v1alpha1.ReclaimDisk{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref),
+		v1alpha1.RefusedPatch{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_RefusedPatch(ref),
 		v1alpha1.Reprovision{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_Reprovision(ref),
 		v1alpha1.RotateCA{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_RotateCA(ref),
 		v1alpha1.RotateKey{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_RotateKey(ref),
@@ -181,6 +184,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.TalosEtcdBackupSpec{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupSpec(ref),
 		v1alpha1.TalosEtcdBackupStatus{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupStatus(ref),
 		v1alpha1.TalosMachine{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosMachine(ref),
+		v1alpha1.TalosMachineConfig{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineConfig(ref),
+		v1alpha1.TalosMachineConfigOptions{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineConfigOptions(ref),
+		v1alpha1.TalosMachineDrift{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref),
 		v1alpha1.TalosMachineList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
 		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
 		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
@@ -3251,12 +3257,20 @@ func schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDrift is one field that differs.",
+				Description: "ConfigDrift is one place in which a machine's configuration differs. What is missing or too much as a whole is one place.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"document": {
+						SchemaProps: spec.SchemaProps{
+							Description: "document that it is in: v1alpha1, or the kind and name of another one. Example: UserVolumeConfig/data",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path of the field.",
+							Description: "path in the document; empty if the document as a whole is missing or too much. Example: machine.sysctls[\"net.core.somaxconn\"]",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3264,20 +3278,49 @@ func schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref common.ReferenceCallback) co
 					},
 					"want": {
 						SchemaProps: spec.SchemaProps{
-							Description: "want is the rendered value.",
+							Description: "want is the rendered value: a text as it is, anything else as JSON, cut after 256 characters. Empty if there should be nothing.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"have": {
 						SchemaProps: spec.SchemaProps{
-							Description: "have is the running value.",
+							Description: "have is the running value, as want. Empty if there is nothing.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"path"},
+				Required: []string{"document", "path"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_ConfigInput(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigInput is a patch that a configuration was made with.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosConfigPatch.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "generation of the patch.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"name"},
 			},
 		},
 	}
@@ -4009,6 +4052,70 @@ func schema_pkg_apis_ichor_v1alpha1_EtcdRestore(ref common.ReferenceCallback) co
 		},
 		Dependencies: []string{
 			v1alpha1.BackupReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_FieldProvenance(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FieldProvenance says who set a field of a configuration.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"document": {
+						SchemaProps: spec.SchemaProps{
+							Description: "document that the field is in: v1alpha1, or the kind and name of another one. Example: UserVolumeConfig/data",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path of the field in the document. Example: machine.sysctls[\"net.core.somaxconn\"]",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"setBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "setBy is base (Talos' generator with the cluster's settings), patch, or approval.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"patch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "patch is the name of the TalosConfigPatch, for patch.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"overrode": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "overrode are the names of the patches that had set it to something else before.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"document", "path", "setBy"},
+			},
+		},
 	}
 }
 
@@ -4972,22 +5079,76 @@ func schema_pkg_apis_ichor_v1alpha1_MachineConfigStatus(ref common.ReferenceCall
 					},
 					"pendingReboot": {
 						SchemaProps: spec.SchemaProps{
-							Description: "pendingReboot is true when what was applied takes effect at the next reboot only.",
+							Description: "pendingReboot is true when the machine waits for a reboot before it can have what was rendered: an operation of type configRollout brings it.",
 							Type:        []string{"boolean"},
 							Format:      "",
+						},
+					},
+					"patches": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "patches are the TalosConfigPatches in what was applied last, in the order in which they were merged.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigInput{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"maskedFields": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "maskedFields are the fields of what was applied last whose values come from Secrets, each as DOCUMENT#/POINTER; they are never shown. Example: v1alpha1#/machine/env/PROXY_PASSWORD",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"refused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "refused is the patch that the machine can't have; while there is one, it keeps its last good configuration.",
+							Ref:         ref(v1alpha1.RefusedPatch{}.OpenAPIModelName()),
+						},
+					},
+					"driftCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "driftCount is in how many places what runs differs from what should run.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 					"drift": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
 								"x-kubernetes-list-map-keys": []interface{}{
+									"document",
 									"path",
 								},
 								"x-kubernetes-list-type": "map",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "drift is the difference between what should run and what does, secrets left out.",
+							Description: "drift are the places, secrets left out, at most 64.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5002,7 +5163,7 @@ func schema_pkg_apis_ichor_v1alpha1_MachineConfigStatus(ref common.ReferenceCall
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ConfigDrift{}.OpenAPIModelName()},
+			v1alpha1.ConfigDrift{}.OpenAPIModelName(), v1alpha1.ConfigInput{}.OpenAPIModelName(), v1alpha1.RefusedPatch{}.OpenAPIModelName()},
 	}
 }
 
@@ -6254,6 +6415,43 @@ func schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_RefusedPatch(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RefusedPatch is a patch that a machine can't have.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosConfigPatch.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the faulty field of the patch; empty if it is no single one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says what is wrong with it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "reason"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_Reprovision(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -6322,7 +6520,7 @@ func schema_pkg_apis_ichor_v1alpha1_SecretKeyReference(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SecretKeyReference names one key of a Secret in the namespace ichor-system.",
+				Description: "SecretKeyReference names one key of a Secret in the namespace ichor-system, which must have the label ichor.maesh.dev/patch-values: \"true\".",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -6846,7 +7044,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatch(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TalosConfigPatch is a piece of Talos machine configuration for some machines of a cluster. Patches are merged into what Ichor renders for a machine in the order of their priority, then of their names; where two set one field, the last one holds.",
+				Description: "TalosConfigPatch is a piece of Talos machine configuration for some machines of a cluster. Patches are merged into what Ichor renders for a machine, the narrower ones after the wider ones: those for the whole cluster, for a role, for a selector, for machines by name; among these by priority, then by name. Where two set one field, the last one holds.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -6959,7 +7157,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchSpec(ref common.ReferenceCal
 					},
 					"priority": {
 						SchemaProps: spec.SchemaProps{
-							Description: "priority orders patches: those with a low one are merged first, so that those with a high one have the last word; equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.",
+							Description: "priority orders patches whose targets are equally narrow: those with a low one are merged first, so that those with a high one have the last word; equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -7651,6 +7849,224 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachine(ref common.ReferenceCallback) c
 		},
 		Dependencies: []string{
 			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosMachineSpec{}.OpenAPIModelName(), v1alpha1.TalosMachineStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosMachineConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosMachineConfig is the configuration that a machine is to have, as it is rendered from what people decided, with every secret replaced. The subresource talosmachines/config answers with it; nothing stores it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the machine's name and UID.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"text": {
+						SchemaProps: spec.SchemaProps{
+							Description: "text is the configuration in YAML, as Talos writes it, secrets replaced by asterisks.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"patches": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "patches are the TalosConfigPatches in it, in the order in which they were merged.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigInput{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"provenance": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "provenance says who set each field; only there if it is asked for with ?provenance=true.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FieldProvenance{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"warnings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "warnings are what is odd about the configuration though it works.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"text"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ConfigInput{}.OpenAPIModelName(), v1alpha1.FieldProvenance{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosMachineConfigOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosMachineConfigOptions are the query parameters of talosmachines/config.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"provenance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "provenance asks for who set each field. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosMachineDrift is where a machine's running configuration differs from the one it is to have. The subresource talosmachines/drift answers with it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the machine's name and UID.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is InSync, Drifted, PendingReboot or Unknown.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says it for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is in how many places it differs.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"document",
+									"path",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the places, secrets left out, at most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigDrift{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"state"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ConfigDrift{}.OpenAPIModelName()},
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *shop) work() {
 		s.Fatal(err)
 	}
 	configure, err := machinecontroller.New(machinecontroller.Config{
-		Client: client, Machines: machines, Clusters: clusters, Nodes: core.Core().V1().Nodes(), NodeClient: s.kube.CoreV1(),
+		Client: client, Machines: machines, Clusters: clusters, Patches: factory.Ichor().V1alpha1().TalosConfigPatches(), Nodes: core.Core().V1().Nodes(), NodeClient: s.kube.CoreV1(),
 		Bundles: s, Credentials: ours{s.secrets}, Dialer: dialer, Prober: s.prober, Recorder: &record.FakeRecorder{}, Clock: s.clock,
 	})
 	if err != nil {

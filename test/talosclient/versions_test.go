@@ -116,9 +116,9 @@ func TestWhatIsRenderedIsTakenByEveryVersionThatReadsIt(t *testing.T) {
 				for network, chosen := range networks {
 					for what, change := range changes {
 						c := cluster(n, installed, kubernetes, change)
-						text, err := machineconfig.Render(secret, c, decided(m, as, chosen), machineconfig.Facts{
+						text, err := machineconfig.Render(machineconfig.Inputs{Bundle: secret, Cluster: c, Machine: decided(m, as, chosen), Facts: machineconfig.Facts{
 							MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: machineconfig.Settle(c, ""),
-						})
+						}})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -153,9 +153,9 @@ func TestAKubernetesThatTheMediaRefuseIsToldBeforeAnythingIsSent(t *testing.T) {
 	}
 	m := decided(fleet.Machine{Disks: []fleet.Disk{{Serial: "X1"}}}, v1alpha1.RoleWorker, nil)
 	c := cluster(n, "v1.13.9", "v1.36.6")
-	_, err = machineconfig.Render(bundle(t), c, m, machineconfig.Facts{
+	_, err = machineconfig.Render(machineconfig.Inputs{Bundle: bundle(t), Cluster: c, Machine: m, Facts: machineconfig.Facts{
 		MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: machineconfig.Settle(c, ""),
-	})
+	}})
 	if err == nil || !strings.Contains(err.Error(), "the machine booted Talos v1.12.11, which takes no configuration with Kubernetes v1.36.6") {
 		t.Errorf("got %v", err)
 	}

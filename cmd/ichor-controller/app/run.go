@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
+	configpatchcontroller "maesh.dev/ichor/controllers/configpatch"
 	discoverycontroller "maesh.dev/ichor/controllers/discovery"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
 	"maesh.dev/ichor/controllers/servingcertificate"
@@ -136,14 +137,16 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}),
 	}
 	machines, clusters := p.ichor.Ichor().V1alpha1().TalosMachines(), p.ichor.Ichor().V1alpha1().TalosClusters()
-	nodes := p.core.Core().V1().Nodes()
+	patches, nodes := p.ichor.Ichor().V1alpha1().TalosConfigPatches(), p.core.Core().V1().Nodes()
 	store := secretsbundle.Store{Secrets: kubernetes.CoreV1()}
 	credentials := secretsbundle.NewProvider(store, clusters.Lister().Get, clock.RealClock{})
-	p.synced = []cache.InformerSynced{machines.Informer().HasSynced, clusters.Informer().HasSynced, nodes.Informer().HasSynced}
+	p.synced = []cache.InformerSynced{
+		machines.Informer().HasSynced, clusters.Informer().HasSynced, patches.Informer().HasSynced, nodes.Informer().HasSynced,
+	}
 
 	machine, err := machinecontroller.New(machinecontroller.Config{
-		Client: ichor, Machines: machines, Clusters: clusters, Nodes: nodes, NodeClient: kubernetes.CoreV1(),
-		Bundles: store, Credentials: credentials, Dialer: dialer, Prober: prober, Recorder: p.recorder,
+		Client: ichor, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: kubernetes.CoreV1(),
+		Bundles: store, Values: machinecontroller.SecretValues{Secrets: kubernetes.CoreV1()}, Credentials: credentials, Dialer: dialer, Prober: prober, Recorder: p.recorder,
 	})
 	if err != nil {
 		return nil, err
@@ -152,6 +155,10 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		Client: ichor, Available: func(ctx context.Context) error { return kube.Ready(ctx, kubernetes) }, Machines: machines, Clusters: clusters,
 		Store: store, Credentials: credentials, Dialer: dialer, Recorder: p.recorder,
 	})
+	if err != nil {
+		return nil, err
+	}
+	configpatch, err := configpatchcontroller.New(configpatchcontroller.Config{Client: ichor, Patches: patches, Machines: machines})
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +172,7 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	p.parts = []part{
 		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
+		{"patches", configpatch.Run},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
 	}
 	if options.ServingCertificates {

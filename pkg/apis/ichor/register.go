@@ -43,6 +43,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&IchorInstallation{}, &IchorInstallationList{},
 		&IchorUser{}, &IchorUserList{},
 		&UserPassword{}, &UserPasswordList{},
+		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
 	)
 	return nil
 }

@@ -193,15 +193,43 @@ type MachineConfigStatus struct {
 	AppliedHash string
 	// runningHash is of what the machine says it runs.
 	RunningHash string
-	// pendingReboot is true when what was applied takes effect at the next reboot only.
+	// pendingReboot is true when the machine waits for a reboot before it can have what was rendered.
 	PendingReboot bool
-	// drift is the difference between what should run and what does, secrets left out.
+	// patches are the TalosConfigPatches in what was applied last, in the order in which they were merged.
+	Patches []ConfigInput
+	// maskedFields are the fields of what was applied last whose values come from Secrets.
+	MaskedFields []string
+	// refused is the patch that the machine can't have.
+	Refused *RefusedPatch
+	// driftCount is in how many places what runs differs from what should run.
+	DriftCount int32
+	// drift are the places, secrets left out, at most 64.
 	Drift []ConfigDrift
 }
 
-// ConfigDrift is one field that differs.
+// RefusedPatch is a patch that a machine can't have.
+type RefusedPatch struct {
+	// name of the TalosConfigPatch.
+	Name string
+	// path is the faulty field of the patch.
+	Path string
+	// reason says what is wrong with it.
+	Reason string
+}
+
+// ConfigInput is a patch that a configuration was made with.
+type ConfigInput struct {
+	// name of the TalosConfigPatch.
+	Name string
+	// generation of the patch.
+	Generation int64
+}
+
+// ConfigDrift is one place in which a machine's configuration differs.
 type ConfigDrift struct {
-	// path of the field.
+	// document that it is in.
+	Document string
+	// path in the document.
 	Path string
 	// want is the rendered value.
 	Want string

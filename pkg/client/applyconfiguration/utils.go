@@ -42,6 +42,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.CNIApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigDrift"):
 		return &ichorv1alpha1.ConfigDriftApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ConfigInput"):
+		return &ichorv1alpha1.ConfigInputApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ControlPlane"):
 		return &ichorv1alpha1.ControlPlaneApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ControlPlaneCounts"):
@@ -162,6 +164,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.RebootApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReclaimDisk"):
 		return &ichorv1alpha1.ReclaimDiskApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RefusedPatch"):
+		return &ichorv1alpha1.RefusedPatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Reprovision"):
 		return &ichorv1alpha1.ReprovisionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotateCA"):

@@ -46,6 +46,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&IchorInstallation{}, &IchorInstallationList{},
 		&IchorUser{}, &IchorUserList{},
 		&UserPassword{}, &UserPasswordList{},
+		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

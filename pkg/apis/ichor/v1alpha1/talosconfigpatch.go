@@ -11,8 +11,8 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TalosConfigPatch is a piece of Talos machine configuration for some machines of a cluster. Patches are merged into
-// what Ichor renders for a machine in the order of their priority, then of their names; where two set one field, the
-// last one holds.
+// what Ichor renders for a machine, the narrower ones after the wider ones: those for the whole cluster, for a role, for
+// a selector, for machines by name; among these by priority, then by name. Where two set one field, the last one holds.
 type TalosConfigPatch struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
@@ -41,8 +41,8 @@ type TalosConfigPatchList struct {
 type TalosConfigPatchSpec struct {
 	// target chooses the machines.
 	Target PatchTarget `json:"target"`
-	// priority orders patches: those with a low one are merged first, so that those with a high one have the last word;
-	// equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.
+	// priority orders patches whose targets are equally narrow: those with a low one are merged first, so that those with a
+	// high one have the last word; equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.
 	// +optional
 	Priority *int32 `json:"priority,omitempty"`
 	// disabled leaves the patch out, as if it weren't there. Defaults to false.
@@ -96,7 +96,8 @@ type SecretValue struct {
 	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
 }
 
-// SecretKeyReference names one key of a Secret in the namespace ichor-system.
+// SecretKeyReference names one key of a Secret in the namespace ichor-system, which must have the label
+// ichor.maesh.dev/patch-values: "true".
 type SecretKeyReference struct {
 	// name of the Secret in ichor-system.
 	Name string `json:"name"`

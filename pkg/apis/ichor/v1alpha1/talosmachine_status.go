@@ -253,24 +253,66 @@ type MachineConfigStatus struct {
 	// runningHash is of what the machine says it runs.
 	// +optional
 	RunningHash string `json:"runningHash,omitempty"`
-	// pendingReboot is true when what was applied takes effect at the next reboot only.
+	// pendingReboot is true when the machine waits for a reboot before it can have what was rendered: an operation of type
+	// configRollout brings it.
 	// +optional
 	PendingReboot bool `json:"pendingReboot,omitempty"`
-	// drift is the difference between what should run and what does, secrets left out.
+	// patches are the TalosConfigPatches in what was applied last, in the order in which they were merged.
 	// +optional
 	// +listType=map
+	// +listMapKey=name
+	Patches []ConfigInput `json:"patches,omitempty"`
+	// maskedFields are the fields of what was applied last whose values come from Secrets, each as DOCUMENT#/POINTER; they
+	// are never shown. Example: v1alpha1#/machine/env/PROXY_PASSWORD
+	// +optional
+	// +listType=set
+	MaskedFields []string `json:"maskedFields,omitempty"`
+	// refused is the patch that the machine can't have; while there is one, it keeps its last good configuration.
+	// +optional
+	Refused *RefusedPatch `json:"refused,omitempty"`
+	// driftCount is in how many places what runs differs from what should run.
+	// +optional
+	DriftCount int32 `json:"driftCount,omitempty"`
+	// drift are the places, secrets left out, at most 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=document
 	// +listMapKey=path
 	Drift []ConfigDrift `json:"drift,omitempty"`
 }
 
-// ConfigDrift is one field that differs.
+// RefusedPatch is a patch that a machine can't have.
+type RefusedPatch struct {
+	// name of the TalosConfigPatch.
+	Name string `json:"name"`
+	// path is the faulty field of the patch; empty if it is no single one.
+	// +optional
+	Path string `json:"path,omitempty"`
+	// reason says what is wrong with it.
+	Reason string `json:"reason"`
+}
+
+// ConfigInput is a patch that a configuration was made with.
+type ConfigInput struct {
+	// name of the TalosConfigPatch.
+	Name string `json:"name"`
+	// generation of the patch.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+}
+
+// ConfigDrift is one place in which a machine's configuration differs. What is missing or too much as a whole is one place.
 type ConfigDrift struct {
-	// path of the field.
+	// document that it is in: v1alpha1, or the kind and name of another one. Example: UserVolumeConfig/data
+	Document string `json:"document"`
+	// path in the document; empty if the document as a whole is missing or too much. Example:
+	// machine.sysctls["net.core.somaxconn"]
 	Path string `json:"path"`
-	// want is the rendered value.
+	// want is the rendered value: a text as it is, anything else as JSON, cut after 256 characters. Empty if there should be
+	// nothing.
 	// +optional
 	Want string `json:"want,omitempty"`
-	// have is the running value.
+	// have is the running value, as want. Empty if there is nothing.
 	// +optional
 	Have string `json:"have,omitempty"`
 }

@@ -16,6 +16,9 @@ const (
 	TrustAnnotationPrefix = "ichor.maesh.dev/trust-"
 	// HoldApplyAnnotation on a TalosMachine stops Ichor from sending it any configuration, whatever its value.
 	HoldApplyAnnotation = "ichor.maesh.dev/hold-apply"
+	// PatchValuesLabel on a Secret in ichor-system, with the value "true", lets patches take values from it: nobody can have
+	// the cluster's own keys written into a machine's configuration by naming their Secret.
+	PatchValuesLabel = "ichor.maesh.dev/patch-values"
 	// SystemNamespace holds Ichor's Secrets and Leases.
 	SystemNamespace = "ichor-system"
 	// InstallationName is the name of the one IchorInstallation.
@@ -63,6 +66,8 @@ const (
 	ConditionJoined = "Joined"
 	// ConditionReady sums up: Talos runs, the Node is ready and the configuration is the rendered one.
 	ConditionReady = "Ready"
+	// ConditionDriftDetected is true where the running configuration differs from the one the machine is to have.
+	ConditionDriftDetected = "DriftDetected"
 )
 
 // Condition types of a TalosCluster.
@@ -89,6 +94,12 @@ const (
 	ConditionFailed = "Failed"
 	// ConditionIssued is True when a TalosCredentialRequest has its certificate.
 	ConditionIssued = "Issued"
+)
+
+// Condition types of a TalosConfigPatch, besides Ready.
+const (
+	// ConditionConflicting is true where another patch sets a field to something else; the one that is merged last holds.
+	ConditionConflicting = "Conflicting"
 )
 
 // Condition types of an IchorUser.
@@ -141,4 +152,10 @@ const (
 	ReasonPasswordSet          = "PasswordSet"
 	ReasonNotObserved          = "NotObserved"
 	ReasonSuspended            = "Suspended"
+	ReasonInSync               = "InSync"
+	ReasonDrifted              = "Drifted"
+	ReasonPendingReboot        = "PendingReboot"
+	ReasonUnreadable           = "Unreadable"
+	ReasonPatchRefused         = "PatchRefused"
+	ReasonRebootRequired       = "RebootRequired"
 )

@@ -8,6 +8,7 @@
 package v1alpha1
 
 import (
+	url "net/url"
 	unsafe "unsafe"
 
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,6 +174,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*ConfigInput)(nil), (*ichor.ConfigInput)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigInput_To_ichor_ConfigInput(a.(*ConfigInput), b.(*ichor.ConfigInput), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ConfigInput)(nil), (*ConfigInput)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ConfigInput_To_v1alpha1_ConfigInput(a.(*ichor.ConfigInput), b.(*ConfigInput), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ConfigRollout)(nil), (*ichor.ConfigRollout)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(a.(*ConfigRollout), b.(*ichor.ConfigRollout), scope)
 	}); err != nil {
@@ -330,6 +341,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.EtcdRestore)(nil), (*EtcdRestore)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(a.(*ichor.EtcdRestore), b.(*EtcdRestore), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*FieldProvenance)(nil), (*ichor.FieldProvenance)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_FieldProvenance_To_ichor_FieldProvenance(a.(*FieldProvenance), b.(*ichor.FieldProvenance), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.FieldProvenance)(nil), (*FieldProvenance)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_FieldProvenance_To_v1alpha1_FieldProvenance(a.(*ichor.FieldProvenance), b.(*FieldProvenance), scope)
 	}); err != nil {
 		return err
 	}
@@ -823,6 +844,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*RefusedPatch)(nil), (*ichor.RefusedPatch)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RefusedPatch_To_ichor_RefusedPatch(a.(*RefusedPatch), b.(*ichor.RefusedPatch), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.RefusedPatch)(nil), (*RefusedPatch)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_RefusedPatch_To_v1alpha1_RefusedPatch(a.(*ichor.RefusedPatch), b.(*RefusedPatch), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*Reprovision)(nil), (*ichor.Reprovision)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_Reprovision_To_ichor_Reprovision(a.(*Reprovision), b.(*ichor.Reprovision), scope)
 	}); err != nil {
@@ -1093,6 +1124,36 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*TalosMachineConfig)(nil), (*ichor.TalosMachineConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosMachineConfig_To_ichor_TalosMachineConfig(a.(*TalosMachineConfig), b.(*ichor.TalosMachineConfig), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosMachineConfig)(nil), (*TalosMachineConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosMachineConfig_To_v1alpha1_TalosMachineConfig(a.(*ichor.TalosMachineConfig), b.(*TalosMachineConfig), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosMachineConfigOptions)(nil), (*ichor.TalosMachineConfigOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosMachineConfigOptions_To_ichor_TalosMachineConfigOptions(a.(*TalosMachineConfigOptions), b.(*ichor.TalosMachineConfigOptions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosMachineConfigOptions)(nil), (*TalosMachineConfigOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosMachineConfigOptions_To_v1alpha1_TalosMachineConfigOptions(a.(*ichor.TalosMachineConfigOptions), b.(*TalosMachineConfigOptions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosMachineDrift)(nil), (*ichor.TalosMachineDrift)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosMachineDrift_To_ichor_TalosMachineDrift(a.(*TalosMachineDrift), b.(*ichor.TalosMachineDrift), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosMachineDrift)(nil), (*TalosMachineDrift)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(a.(*ichor.TalosMachineDrift), b.(*TalosMachineDrift), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*TalosMachineList)(nil), (*ichor.TalosMachineList)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_TalosMachineList_To_ichor_TalosMachineList(a.(*TalosMachineList), b.(*ichor.TalosMachineList), scope)
 	}); err != nil {
@@ -1240,6 +1301,11 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.UserPasswordList)(nil), (*UserPasswordList)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_UserPasswordList_To_v1alpha1_UserPasswordList(a.(*ichor.UserPasswordList), b.(*UserPasswordList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*url.Values)(nil), (*TalosMachineConfigOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_url_Values_To_v1alpha1_TalosMachineConfigOptions(a.(*url.Values), b.(*TalosMachineConfigOptions), scope)
 	}); err != nil {
 		return err
 	}
@@ -1544,6 +1610,26 @@ func autoConvert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(in *ichor.ConfigDrift
 // Convert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift is an autogenerated conversion function.
 func Convert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(in *ichor.ConfigDrift, out *ConfigDrift, s conversion.Scope) error {
 	return autoConvert_ichor_ConfigDrift_To_v1alpha1_ConfigDrift(in, out, s)
+}
+
+func autoConvert_v1alpha1_ConfigInput_To_ichor_ConfigInput(in *ConfigInput, out *ichor.ConfigInput, s conversion.Scope) error {
+	*out = *(*ichor.ConfigInput)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ConfigInput_To_ichor_ConfigInput is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigInput_To_ichor_ConfigInput(in *ConfigInput, out *ichor.ConfigInput, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigInput_To_ichor_ConfigInput(in, out, s)
+}
+
+func autoConvert_ichor_ConfigInput_To_v1alpha1_ConfigInput(in *ichor.ConfigInput, out *ConfigInput, s conversion.Scope) error {
+	*out = *(*ConfigInput)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ConfigInput_To_v1alpha1_ConfigInput is an autogenerated conversion function.
+func Convert_ichor_ConfigInput_To_v1alpha1_ConfigInput(in *ichor.ConfigInput, out *ConfigInput, s conversion.Scope) error {
+	return autoConvert_ichor_ConfigInput_To_v1alpha1_ConfigInput(in, out, s)
 }
 
 func autoConvert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(in *ConfigRollout, out *ichor.ConfigRollout, s conversion.Scope) error {
@@ -1864,6 +1950,26 @@ func autoConvert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(in *ichor.EtcdRestore
 // Convert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore is an autogenerated conversion function.
 func Convert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(in *ichor.EtcdRestore, out *EtcdRestore, s conversion.Scope) error {
 	return autoConvert_ichor_EtcdRestore_To_v1alpha1_EtcdRestore(in, out, s)
+}
+
+func autoConvert_v1alpha1_FieldProvenance_To_ichor_FieldProvenance(in *FieldProvenance, out *ichor.FieldProvenance, s conversion.Scope) error {
+	*out = *(*ichor.FieldProvenance)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_FieldProvenance_To_ichor_FieldProvenance is an autogenerated conversion function.
+func Convert_v1alpha1_FieldProvenance_To_ichor_FieldProvenance(in *FieldProvenance, out *ichor.FieldProvenance, s conversion.Scope) error {
+	return autoConvert_v1alpha1_FieldProvenance_To_ichor_FieldProvenance(in, out, s)
+}
+
+func autoConvert_ichor_FieldProvenance_To_v1alpha1_FieldProvenance(in *ichor.FieldProvenance, out *FieldProvenance, s conversion.Scope) error {
+	*out = *(*FieldProvenance)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_FieldProvenance_To_v1alpha1_FieldProvenance is an autogenerated conversion function.
+func Convert_ichor_FieldProvenance_To_v1alpha1_FieldProvenance(in *ichor.FieldProvenance, out *FieldProvenance, s conversion.Scope) error {
+	return autoConvert_ichor_FieldProvenance_To_v1alpha1_FieldProvenance(in, out, s)
 }
 
 func autoConvert_v1alpha1_FingerprintRecord_To_ichor_FingerprintRecord(in *FingerprintRecord, out *ichor.FingerprintRecord, s conversion.Scope) error {
@@ -2898,6 +3004,26 @@ func Convert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk(in *ichor.ReclaimDisk, ou
 	return autoConvert_ichor_ReclaimDisk_To_v1alpha1_ReclaimDisk(in, out, s)
 }
 
+func autoConvert_v1alpha1_RefusedPatch_To_ichor_RefusedPatch(in *RefusedPatch, out *ichor.RefusedPatch, s conversion.Scope) error {
+	*out = *(*ichor.RefusedPatch)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_RefusedPatch_To_ichor_RefusedPatch is an autogenerated conversion function.
+func Convert_v1alpha1_RefusedPatch_To_ichor_RefusedPatch(in *RefusedPatch, out *ichor.RefusedPatch, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RefusedPatch_To_ichor_RefusedPatch(in, out, s)
+}
+
+func autoConvert_ichor_RefusedPatch_To_v1alpha1_RefusedPatch(in *ichor.RefusedPatch, out *RefusedPatch, s conversion.Scope) error {
+	*out = *(*RefusedPatch)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_RefusedPatch_To_v1alpha1_RefusedPatch is an autogenerated conversion function.
+func Convert_ichor_RefusedPatch_To_v1alpha1_RefusedPatch(in *ichor.RefusedPatch, out *RefusedPatch, s conversion.Scope) error {
+	return autoConvert_ichor_RefusedPatch_To_v1alpha1_RefusedPatch(in, out, s)
+}
+
 func autoConvert_v1alpha1_Reprovision_To_ichor_Reprovision(in *Reprovision, out *ichor.Reprovision, s conversion.Scope) error {
 	*out = *(*ichor.Reprovision)(unsafe.Pointer(in))
 	return nil
@@ -3530,6 +3656,100 @@ func autoConvert_ichor_TalosMachine_To_v1alpha1_TalosMachine(in *ichor.TalosMach
 // Convert_ichor_TalosMachine_To_v1alpha1_TalosMachine is an autogenerated conversion function.
 func Convert_ichor_TalosMachine_To_v1alpha1_TalosMachine(in *ichor.TalosMachine, out *TalosMachine, s conversion.Scope) error {
 	return autoConvert_ichor_TalosMachine_To_v1alpha1_TalosMachine(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosMachineConfig_To_ichor_TalosMachineConfig(in *TalosMachineConfig, out *ichor.TalosMachineConfig, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.Text = in.Text
+	out.Patches = *(*[]ichor.ConfigInput)(unsafe.Pointer(&in.Patches))
+	out.Provenance = *(*[]ichor.FieldProvenance)(unsafe.Pointer(&in.Provenance))
+	out.Warnings = *(*[]string)(unsafe.Pointer(&in.Warnings))
+	return nil
+}
+
+// Convert_v1alpha1_TalosMachineConfig_To_ichor_TalosMachineConfig is an autogenerated conversion function.
+func Convert_v1alpha1_TalosMachineConfig_To_ichor_TalosMachineConfig(in *TalosMachineConfig, out *ichor.TalosMachineConfig, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosMachineConfig_To_ichor_TalosMachineConfig(in, out, s)
+}
+
+func autoConvert_ichor_TalosMachineConfig_To_v1alpha1_TalosMachineConfig(in *ichor.TalosMachineConfig, out *TalosMachineConfig, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.Text = in.Text
+	out.Patches = *(*[]ConfigInput)(unsafe.Pointer(&in.Patches))
+	out.Provenance = *(*[]FieldProvenance)(unsafe.Pointer(&in.Provenance))
+	out.Warnings = *(*[]string)(unsafe.Pointer(&in.Warnings))
+	return nil
+}
+
+// Convert_ichor_TalosMachineConfig_To_v1alpha1_TalosMachineConfig is an autogenerated conversion function.
+func Convert_ichor_TalosMachineConfig_To_v1alpha1_TalosMachineConfig(in *ichor.TalosMachineConfig, out *TalosMachineConfig, s conversion.Scope) error {
+	return autoConvert_ichor_TalosMachineConfig_To_v1alpha1_TalosMachineConfig(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosMachineConfigOptions_To_ichor_TalosMachineConfigOptions(in *TalosMachineConfigOptions, out *ichor.TalosMachineConfigOptions, s conversion.Scope) error {
+	out.Provenance = in.Provenance
+	return nil
+}
+
+// Convert_v1alpha1_TalosMachineConfigOptions_To_ichor_TalosMachineConfigOptions is an autogenerated conversion function.
+func Convert_v1alpha1_TalosMachineConfigOptions_To_ichor_TalosMachineConfigOptions(in *TalosMachineConfigOptions, out *ichor.TalosMachineConfigOptions, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosMachineConfigOptions_To_ichor_TalosMachineConfigOptions(in, out, s)
+}
+
+func autoConvert_ichor_TalosMachineConfigOptions_To_v1alpha1_TalosMachineConfigOptions(in *ichor.TalosMachineConfigOptions, out *TalosMachineConfigOptions, s conversion.Scope) error {
+	out.Provenance = in.Provenance
+	return nil
+}
+
+// Convert_ichor_TalosMachineConfigOptions_To_v1alpha1_TalosMachineConfigOptions is an autogenerated conversion function.
+func Convert_ichor_TalosMachineConfigOptions_To_v1alpha1_TalosMachineConfigOptions(in *ichor.TalosMachineConfigOptions, out *TalosMachineConfigOptions, s conversion.Scope) error {
+	return autoConvert_ichor_TalosMachineConfigOptions_To_v1alpha1_TalosMachineConfigOptions(in, out, s)
+}
+
+func autoConvert_url_Values_To_v1alpha1_TalosMachineConfigOptions(in *url.Values, out *TalosMachineConfigOptions, s conversion.Scope) error {
+	// WARNING: Field TypeMeta does not have json tag, skipping.
+
+	if values, ok := map[string][]string(*in)["provenance"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_bool(&values, &out.Provenance, s); err != nil {
+			return err
+		}
+	} else {
+		out.Provenance = false
+	}
+	return nil
+}
+
+// Convert_url_Values_To_v1alpha1_TalosMachineConfigOptions is an autogenerated conversion function.
+func Convert_url_Values_To_v1alpha1_TalosMachineConfigOptions(in *url.Values, out *TalosMachineConfigOptions, s conversion.Scope) error {
+	return autoConvert_url_Values_To_v1alpha1_TalosMachineConfigOptions(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosMachineDrift_To_ichor_TalosMachineDrift(in *TalosMachineDrift, out *ichor.TalosMachineDrift, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.State = in.State
+	out.Message = in.Message
+	out.Count = in.Count
+	out.Items = *(*[]ichor.ConfigDrift)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_TalosMachineDrift_To_ichor_TalosMachineDrift is an autogenerated conversion function.
+func Convert_v1alpha1_TalosMachineDrift_To_ichor_TalosMachineDrift(in *TalosMachineDrift, out *ichor.TalosMachineDrift, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosMachineDrift_To_ichor_TalosMachineDrift(in, out, s)
+}
+
+func autoConvert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(in *ichor.TalosMachineDrift, out *TalosMachineDrift, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.State = in.State
+	out.Message = in.Message
+	out.Count = in.Count
+	out.Items = *(*[]ConfigDrift)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift is an autogenerated conversion function.
+func Convert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(in *ichor.TalosMachineDrift, out *TalosMachineDrift, s conversion.Scope) error {
+	return autoConvert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(in, out, s)
 }
 
 func autoConvert_v1alpha1_TalosMachineList_To_ichor_TalosMachineList(in *TalosMachineList, out *ichor.TalosMachineList, s conversion.Scope) error {

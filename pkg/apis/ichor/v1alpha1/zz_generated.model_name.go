@@ -83,6 +83,11 @@ func (in ConfigDrift) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigInput) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ConfigInput"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigRollout) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ConfigRollout"
 }
@@ -160,6 +165,11 @@ func (in EtcdMember) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in EtcdRestore) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.EtcdRestore"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in FieldProvenance) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.FieldProvenance"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -408,6 +418,11 @@ func (in ReclaimDisk) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RefusedPatch) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.RefusedPatch"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Reprovision) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.Reprovision"
 }
@@ -540,6 +555,21 @@ func (in TalosEtcdBackupStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TalosMachine) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.TalosMachine"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosMachineConfig) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosMachineConfig"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosMachineConfigOptions) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosMachineConfigOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosMachineDrift) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosMachineDrift"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

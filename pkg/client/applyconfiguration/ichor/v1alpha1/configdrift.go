@@ -7,13 +7,17 @@ package v1alpha1
 // ConfigDriftApplyConfiguration represents a declarative configuration of the ConfigDrift type for use
 // with apply.
 //
-// ConfigDrift is one field that differs.
+// ConfigDrift is one place in which a machine's configuration differs. What is missing or too much as a whole is one place.
 type ConfigDriftApplyConfiguration struct {
-	// path of the field.
+	// document that it is in: v1alpha1, or the kind and name of another one. Example: UserVolumeConfig/data
+	Document *string `json:"document,omitempty"`
+	// path in the document; empty if the document as a whole is missing or too much. Example:
+	// machine.sysctls["net.core.somaxconn"]
 	Path *string `json:"path,omitempty"`
-	// want is the rendered value.
+	// want is the rendered value: a text as it is, anything else as JSON, cut after 256 characters. Empty if there should be
+	// nothing.
 	Want *string `json:"want,omitempty"`
-	// have is the running value.
+	// have is the running value, as want. Empty if there is nothing.
 	Have *string `json:"have,omitempty"`
 }
 
@@ -21,6 +25,14 @@ type ConfigDriftApplyConfiguration struct {
 // apply.
 func ConfigDrift() *ConfigDriftApplyConfiguration {
 	return &ConfigDriftApplyConfiguration{}
+}
+
+// WithDocument sets the Document field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Document field is set to the value of the last call.
+func (b *ConfigDriftApplyConfiguration) WithDocument(value string) *ConfigDriftApplyConfiguration {
+	b.Document = &value
+	return b
 }
 
 // WithPath sets the Path field in the declarative configuration to the given value

@@ -16,9 +16,19 @@ type MachineConfigStatusApplyConfiguration struct {
 	AppliedHash *string `json:"appliedHash,omitempty"`
 	// runningHash is of what the machine says it runs.
 	RunningHash *string `json:"runningHash,omitempty"`
-	// pendingReboot is true when what was applied takes effect at the next reboot only.
+	// pendingReboot is true when the machine waits for a reboot before it can have what was rendered: an operation of type
+	// configRollout brings it.
 	PendingReboot *bool `json:"pendingReboot,omitempty"`
-	// drift is the difference between what should run and what does, secrets left out.
+	// patches are the TalosConfigPatches in what was applied last, in the order in which they were merged.
+	Patches []ConfigInputApplyConfiguration `json:"patches,omitempty"`
+	// maskedFields are the fields of what was applied last whose values come from Secrets, each as DOCUMENT#/POINTER; they
+	// are never shown. Example: v1alpha1#/machine/env/PROXY_PASSWORD
+	MaskedFields []string `json:"maskedFields,omitempty"`
+	// refused is the patch that the machine can't have; while there is one, it keeps its last good configuration.
+	Refused *RefusedPatchApplyConfiguration `json:"refused,omitempty"`
+	// driftCount is in how many places what runs differs from what should run.
+	DriftCount *int32 `json:"driftCount,omitempty"`
+	// drift are the places, secrets left out, at most 64.
 	Drift []ConfigDriftApplyConfiguration `json:"drift,omitempty"`
 }
 
@@ -57,6 +67,45 @@ func (b *MachineConfigStatusApplyConfiguration) WithRunningHash(value string) *M
 // If called multiple times, the PendingReboot field is set to the value of the last call.
 func (b *MachineConfigStatusApplyConfiguration) WithPendingReboot(value bool) *MachineConfigStatusApplyConfiguration {
 	b.PendingReboot = &value
+	return b
+}
+
+// WithPatches adds the given value to the Patches field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Patches field.
+func (b *MachineConfigStatusApplyConfiguration) WithPatches(values ...*ConfigInputApplyConfiguration) *MachineConfigStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPatches")
+		}
+		b.Patches = append(b.Patches, *values[i])
+	}
+	return b
+}
+
+// WithMaskedFields adds the given value to the MaskedFields field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the MaskedFields field.
+func (b *MachineConfigStatusApplyConfiguration) WithMaskedFields(values ...string) *MachineConfigStatusApplyConfiguration {
+	for i := range values {
+		b.MaskedFields = append(b.MaskedFields, values[i])
+	}
+	return b
+}
+
+// WithRefused sets the Refused field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Refused field is set to the value of the last call.
+func (b *MachineConfigStatusApplyConfiguration) WithRefused(value *RefusedPatchApplyConfiguration) *MachineConfigStatusApplyConfiguration {
+	b.Refused = value
+	return b
+}
+
+// WithDriftCount sets the DriftCount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DriftCount field is set to the value of the last call.
+func (b *MachineConfigStatusApplyConfiguration) WithDriftCount(value int32) *MachineConfigStatusApplyConfiguration {
+	b.DriftCount = &value
 	return b
 }
 

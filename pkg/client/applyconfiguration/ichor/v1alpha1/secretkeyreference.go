@@ -7,7 +7,8 @@ package v1alpha1
 // SecretKeyReferenceApplyConfiguration represents a declarative configuration of the SecretKeyReference type for use
 // with apply.
 //
-// SecretKeyReference names one key of a Secret in the namespace ichor-system.
+// SecretKeyReference names one key of a Secret in the namespace ichor-system, which must have the label
+// ichor.maesh.dev/patch-values: "true".
 type SecretKeyReferenceApplyConfiguration struct {
 	// name of the Secret in ichor-system.
 	Name *string `json:"name,omitempty"`

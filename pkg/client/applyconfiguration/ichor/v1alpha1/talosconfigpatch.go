@@ -17,8 +17,8 @@ import (
 // with apply.
 //
 // TalosConfigPatch is a piece of Talos machine configuration for some machines of a cluster. Patches are merged into
-// what Ichor renders for a machine in the order of their priority, then of their names; where two set one field, the
-// last one holds.
+// what Ichor renders for a machine, the narrower ones after the wider ones: those for the whole cluster, for a role, for
+// a selector, for machines by name; among these by priority, then by name. Where two set one field, the last one holds.
 type TalosConfigPatchApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object's metadata.

@@ -15,8 +15,8 @@ import (
 type TalosConfigPatchSpecApplyConfiguration struct {
 	// target chooses the machines.
 	Target *PatchTargetApplyConfiguration `json:"target,omitempty"`
-	// priority orders patches: those with a low one are merged first, so that those with a high one have the last word;
-	// equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.
+	// priority orders patches whose targets are equally narrow: those with a low one are merged first, so that those with a
+	// high one have the last word; equal ones are merged in the order of their names. 0 to 1,000,000. Defaults to 100.
 	Priority *int32 `json:"priority,omitempty"`
 	// disabled leaves the patch out, as if it weren't there. Defaults to false.
 	Disabled *bool `json:"disabled,omitempty"`
