@@ -6,7 +6,9 @@ package talosconfigpatches
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -78,15 +80,39 @@ func parts(patch *ichor.TalosConfigPatch) machineconfig.PatchParts {
 	for _, document := range patch.Spec.Documents {
 		parts.Documents = append(parts.Documents, document.Raw)
 	}
+	for _, value := range patch.Spec.SecretValues {
+		parts.SecretPaths = append(parts.SecretPaths, value.Path)
+	}
 	return parts
 }
 
 func validate(patch *ichor.TalosConfigPatch) field.ErrorList {
-	return append(validation.ValidateTalosConfigPatch(patch), machineconfig.CheckPatch(parts(patch), field.NewPath("spec"))...)
+	return append(validation.ValidateTalosConfigPatch(patch), validateParts(patch)...)
 }
 
 func validateUpdate(patch, was *ichor.TalosConfigPatch) field.ErrorList {
-	return append(validation.ValidateTalosConfigPatchUpdate(patch, was), machineconfig.CheckPatch(parts(patch), field.NewPath("spec"))...)
+	return append(validation.ValidateTalosConfigPatchUpdate(patch, was), validateParts(patch)...)
+}
+
+// validateParts judges what is Talos' own: whether Talos takes it, whether something else decides on it, and whether the
+// machines that it is for have it. Whether the cluster has Cilium, which decides on more, is found when it is rendered.
+func validateParts(patch *ichor.TalosConfigPatch) field.ErrorList {
+	parts, path := parts(patch), field.NewPath("spec")
+	errs := machineconfig.CheckOwned(parts, false, path)
+	errs = append(errs, machineconfig.CheckRole(parts, patch.Spec.Target.Role == ichor.RoleWorker, path)...)
+	for _, fault := range machineconfig.CheckPatch(parts, path) {
+		// Where a field may not be at all, what is wrong with its value is of no interest.
+		if !slices.ContainsFunc(errs, func(above *field.Error) bool { return within(fault.Field, above.Field) }) {
+			errs = append(errs, fault)
+		}
+	}
+	return errs
+}
+
+// within tells whether a field is, or lies below, another.
+func within(path, above string) bool {
+	rest, found := strings.CutPrefix(path, above)
+	return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func cells(patch *ichor.TalosConfigPatch) []any {
