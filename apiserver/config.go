@@ -121,7 +121,7 @@ func (o *Options) applyEtcd(config *genericapiserver.RecommendedConfig) error {
 	if keys, ok := config.ResourceTransformers.(healthz.HealthChecker); ok {
 		config.AddReadyzChecks(keys)
 	}
-	return addEtcdCheck(&config.Config, storage)
+	return addEtcdCheck(&config.Config, storage, o.EtcdTolerance)
 }
 
 // CompletedConfig is a configuration with nothing left to fill.

@@ -14,17 +14,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// etcdTolerance is how long etcd may be away before the server says that it isn't ready. A leader election takes a few
+// defaultEtcdTolerance is how long etcd may be away before the server says that it isn't ready. A leader election takes a few
 // seconds; if each one took all replicas from their Service, a hiccup of etcd would be an outage of the API.
-const etcdTolerance = 15 * time.Second
+const defaultEtcdTolerance = 15 * time.Second
 
 // addEtcdCheck makes readiness, and not liveness, depend on etcd: a restart of the server heals nothing in etcd.
-func addEtcdCheck(config *genericapiserver.Config, storage storagebackend.Config) error {
+func addEtcdCheck(config *genericapiserver.Config, storage storagebackend.Config, tolerance time.Duration) error {
 	ready, err := storagefactory.CreateReadyCheck(storage, config.DrainedNotify())
 	if err != nil {
 		return err
 	}
-	check := &tolerantCheck{check: ready, tolerance: etcdTolerance, clock: clock.RealClock{}}
+	check := &tolerantCheck{check: ready, tolerance: tolerance, clock: clock.RealClock{}}
 	config.AddReadyzChecks(healthz.NamedCheck("etcd", func(*http.Request) error { return check.run() }))
 	return nil
 }

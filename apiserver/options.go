@@ -46,6 +46,8 @@ type Options struct {
 	// RightsPatience is how long a start waits for rights that the server's account lacks: they may be granted at the same
 	// time. Then it is refused.
 	RightsPatience time.Duration
+	// EtcdTolerance is how long etcd may be away before the server says that it isn't ready.
+	EtcdTolerance time.Duration
 
 	globals basecompatibility.ComponentGlobalsRegistry
 	// embedded are the endpoints of the etcd member in the process.
@@ -64,6 +66,7 @@ func NewOptions() (*Options, error) {
 		globals:     globals,
 
 		RightsPatience: 30 * time.Second,
+		EtcdTolerance:  defaultEtcdTolerance,
 	}
 	// Requests have passed the kube-apiserver's priority and fairness already; here max-inflight is enough.
 	o.Recommended.Features.EnablePriorityAndFairness = false

@@ -174,6 +174,27 @@ func (r *Registry) Reap(ctx context.Context) {
 	r.gate.Run(ctx, ReapInterval, r.clusterNames, func(err error) { klog.FromContext(ctx).Error(err, "Freeing control-plane slots") })
 }
 
+// SlotCount says how many control planes a cluster has room for.
+type SlotCount struct {
+	Cluster    string
+	Held, Free int
+}
+
+// SlotCounts are those of every cluster, as new as the watch cache.
+func (r *Registry) SlotCounts(ctx context.Context) ([]SlotCount, error) {
+	obj, err := r.clusters.Cluster.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	var counts []SlotCount
+	for i := range obj.(*ichor.TalosClusterList).Items {
+		cluster := &obj.(*ichor.TalosClusterList).Items[i]
+		held := len(cluster.Status.ControlPlaneSlots)
+		counts = append(counts, SlotCount{Cluster: cluster.Name, Held: held, Free: max(0, slots.Limit(cluster)-held)})
+	}
+	return counts, nil
+}
+
 func (r *Registry) clusterNames(ctx context.Context) ([]string, error) {
 	obj, err := r.clusters.Cluster.List(ctx, &metainternalversion.ListOptions{})
 	if err != nil {

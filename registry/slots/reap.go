@@ -64,7 +64,8 @@ func (g *Gate) Release(ctx context.Context, cluster string, machine types.UID) e
 // reapSlot removes the slot, as it was read, if its machine can't become approved by it. The order is what makes it
 // safe: the token was read first, then the machine is judged and touched, then the slot goes only if the token still is
 // the one that was read. An unproven slot younger than grace is left alone.
-func (g *Gate) reapSlot(ctx context.Context, cluster string, slot ichor.ControlPlaneSlot, grace time.Duration) (bool, error) {
+func (g *Gate) reapSlot(ctx context.Context, cluster string, slot ichor.ControlPlaneSlot, grace time.Duration) (freed bool, err error) {
+	defer func() { countReaped(freed, err) }()
 	free, err := g.fence(ctx, cluster, slot, grace)
 	if err != nil || !free {
 		return false, err

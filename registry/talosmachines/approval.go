@@ -40,7 +40,8 @@ var _ rest.Patcher = &ApprovalREST{}
 // to claim, and the final object is held to the claim. See registry/slots.
 func (r *ApprovalREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
+) (out runtime.Object, created bool, err error) {
+	defer func() { countDecision(out, err, dryrun.IsDryRun(options.DryRun)) }()
 	if err := r.checker.Require(ctx, verbs.Approve, name); err != nil {
 		return nil, false, err
 	}
