@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/test/apiserver/harness"
@@ -85,6 +86,22 @@ func TestOwnKindsAreTheServedOnes(t *testing.T) {
 	slices.Sort(served)
 	if !slices.Equal(served, validation.OwnKinds) {
 		t.Errorf("owners of the group may be %v, served are %v", validation.OwnKinds, served)
+	}
+}
+
+// A kind that is spelled wrong would be refused to nobody.
+func TestNamespacedKindsAreKindsOfKubernetes(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		known[kind.Group+" "+kind.Kind] = true
+	}
+	for group, kinds := range validation.NamespacedKinds {
+		for _, kind := range kinds {
+			if !known[group+" "+kind] {
+				t.Errorf("there is no kind %s in group %q", kind, group)
+			}
+		}
 	}
 }
 

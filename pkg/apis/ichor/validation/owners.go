@@ -14,9 +14,9 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor"
 )
 
-// namespacedKinds are the kinds of Kubernetes' own API groups that belong to namespaces. An end-to-end test holds the
-// table against a real kube-apiserver.
-var namespacedKinds = map[string][]string{
+// NamespacedKinds are the kinds of Kubernetes' own API groups that belong to namespaces.
+// Source: Kubernetes 1.37, the strategies in pkg/registry.
+var NamespacedKinds = map[string][]string{
 	"": {
 		"ConfigMap", "Endpoints", "Event", "LimitRange", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController",
 		"ResourceQuota", "Secret", "Service", "ServiceAccount",
@@ -59,7 +59,7 @@ func ValidateOwners(owners, were []metav1.OwnerReference) field.ErrorList {
 			group = "" // "v1" is the version of the core group
 		}
 		switch {
-		case slices.Contains(namespacedKinds[group], owner.Kind):
+		case slices.Contains(NamespacedKinds[group], owner.Kind):
 			errs = append(errs, field.Invalid(path, owner.Kind+" "+owner.Name, fmt.Sprintf(
 				"a %s belongs to a namespace, and this object to none: it would never be collected; name an owner without namespace, such as a TalosCluster or a Node", owner.Kind)))
 		case group == ichor.GroupName && !slices.Contains(OwnKinds, owner.Kind):
