@@ -84,9 +84,8 @@ func SetDefaults_TalosOperationSpec(spec *TalosOperationSpec) {
 	setDefault(&spec.Mode, OperationModeRun)
 	setDefaultPointer(&spec.Drain.Timeout, metav1.Duration{Duration: DefaultDrainTimeout})
 	setDefaultPointer(&spec.Drain.SkipWaitForDeleteTimeout, metav1.Duration{})
-	if spec.Reboot != nil {
-		setDefault(&spec.Reboot.Mode, RebootDefault)
-	}
+	// Not the mode of a reboot: server-side apply takes "reboot: {}" away with the default in it when whoever owned the
+	// default gives it up, as kubectl does when it changes over from client-side apply. Empty is the default.
 	for i := range spec.Gates {
 		setDefaultPointer(&spec.Gates[i].Timeout, metav1.Duration{Duration: DefaultGateTimeout})
 	}

@@ -3,6 +3,7 @@
 package validation
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -107,7 +108,7 @@ func validateOperationMember(spec *ichor.TalosOperationSpec, path *field.Path) f
 		versioned(m.Version, "ichorUpgrade", "v0.2.0")
 	}
 	if m := spec.Reboot; m != nil {
-		errs = append(errs, oneOf(m.Mode, path.Child("reboot", "mode"), ichor.RebootDefault, ichor.RebootPowerCycle)...)
+		errs = append(errs, oneOf(cmp.Or(m.Mode, ichor.RebootDefault), path.Child("reboot", "mode"), ichor.RebootDefault, ichor.RebootPowerCycle)...)
 	}
 	if m := spec.Shutdown; m != nil && spec.Machines == nil {
 		errs = append(errs, consent(m.Consent, spec.ClusterRef.Name, path.Child("shutdown", "consent"), "the whole cluster goes down")...)
