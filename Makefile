@@ -52,7 +52,7 @@ test-integration: build setup-test ## tests of parts with their real neighbours
 test-e2e: build ## the whole stack, from discovery to Ready (COUNT=n repeats)
 	@build/test.sh e2e $(COUNT)
 
-.PHONY: bench bench-scan bench-fleet bench-api chaos
+.PHONY: bench bench-scan bench-fleet bench-api chaos chaos-api chaos-away
 bench: build ## every measurement, one after the other, each beside what it is compared with
 	@build/bench.sh
 
@@ -67,6 +67,12 @@ bench-api: build ## the API beside the same types as custom resources with webho
 
 chaos: build setup-test ## the long form of the tests that attack: more interleavings, crashes and seeds
 	@build/chaos.sh
+
+chaos-api: build ## etcd and every API server killed, paused and cut off under load (CHAOS_FOR=3m, CHAOS_SEED=n)
+	@build/chaos.sh api
+
+chaos-away: build ## every ichor-apiserver gone for ten minutes (CHAOS_AWAY=10m)
+	@build/chaos.sh away
 
 .PHONY: generate verify
 generate: ## rewrites all generated code

@@ -94,6 +94,9 @@ func (c *crashes) checkWrites(t *testing.T, p plan) {
 	}
 }
 
+// applyMethod gives a machine its configuration.
+const applyMethod = "/machine.MachineService/ApplyConfiguration"
+
 // checkMachines asks the machines themselves, and Kubernetes.
 func (c *crashes) checkMachines(t *testing.T) {
 	t.Helper()
@@ -111,6 +114,11 @@ func (c *crashes) checkMachines(t *testing.T) {
 		}
 		if len(applies) != 1 || !applies[0].Accepted || applies[0].DryRun || !applies[0].Maintenance {
 			t.Errorf("machine %s was sent other than exactly one configuration: %+v", all[i].Name, applies)
+			continue
+		}
+		// One that was still on its way inside of the machine when another took effect is in no record, but was received.
+		if received := console.Calls[applyMethod]; received.RequestBytes >= 2*uint64(applies[0].Size) {
+			t.Errorf("machine %s received more than one configuration: %d bytes in %d calls, and the one that it took has %d", all[i].Name, received.RequestBytes, received.Count, applies[0].Size)
 		}
 	}
 	if bootstraps != 1 {
