@@ -109,4 +109,4 @@ func (w *World) ichorArgs(n int) []string {
 }
 
 // servingName is the subject of the ichor-apiservers' certificate.
-const servingName = artifacts.ServingName
+const servingName = artifacts.APIServerName + "." + artifacts.Namespace + ".svc"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,7 +20,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -235,10 +240,28 @@ func (w *World) startIchor(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := install.API(ctx, master, listener.Addr().(*net.TCPAddr).Port, w.servingCA.pem); err != nil {
+	if err := install.API(ctx, master, listener.Addr().(*net.TCPAddr).Port); err != nil {
+		return err
+	}
+	if err := w.vouch(ctx, master); err != nil {
 		return err
 	}
 	return install.WaitAvailable(ctx, master)
+}
+
+// vouch writes whom the kube-apiserver is to trust, which the controller does where there is one.
+func (w *World) vouch(ctx context.Context, config *rest.Config) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client of the APIService: %w", err)
+	}
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": w.servingCA.pem}})
+	if err != nil {
+		return err
+	}
+	services := client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	_, err = services.Patch(ctx, artifacts.APIServiceName, types.MergePatchType, body, metav1.PatchOptions{})
+	return err
 }
 
 // IchorName is the name of the nth ichor-apiserver.
