@@ -57,7 +57,7 @@ func TestWhatClientsAcceptOfEveryKind(t *testing.T) {
 					found = bytes.HasPrefix(body, []byte("k8s\x00"))
 				}
 				if err != nil || !found {
-					t.Errorf("GET %s, accepting %s: %v, want a %s\n%.200q", path, accept, err, wanted)
+					t.Errorf("GET %s, accepting %s: %v, want a %s\n%.200q", path, accept, err, wanted, body)
 				}
 			}
 		}
