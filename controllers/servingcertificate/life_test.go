@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,18 +116,32 @@ func (w *world) order(secret string) {
 
 // view is something that was true from a time on.
 type view struct {
-	bundle []*x509.Certificate
-	leaf   *x509.Certificate
-	from   time.Time
+	bundle       []*x509.Certificate
+	leaf, issuer *x509.Certificate
+	from         time.Time
 }
 
 // slow are kube-apiservers and servers that see every change up to the propagation late: at no moment may any of
-// the first refuse any of the second.
+// the first refuse any of the second. Nor may a server be refused that was cut off, and serves what it had until that
+// expires, but where a person ordered that the authority goes.
 type slow struct {
 	t              *testing.T
 	lag            time.Duration
 	bundles, leafs []view
 	checked        int
+	// authorities are all that there ever were.
+	authorities []*x509.Certificate
+}
+
+// issuer is the authority of a serving certificate.
+func (l *slow) issuer(leaf *x509.Certificate) *x509.Certificate {
+	for _, each := range l.authorities {
+		if leaf.CheckSignatureFrom(each) == nil {
+			return each
+		}
+	}
+	l.t.Fatalf("no authority made the certificate of %s", leaf.Issuer)
+	return nil
 }
 
 func (l *slow) see(o observed, now time.Time) {
@@ -134,11 +149,21 @@ func (l *slow) see(o observed, now time.Time) {
 	if o.served.certificate == nil || len(o.published.bundle) == 0 {
 		return
 	}
+	for _, each := range o.authorities.bundle() {
+		if !slices.ContainsFunc(l.authorities, each.Equal) {
+			l.authorities = append(l.authorities, each)
+		}
+	}
 	if n := len(l.bundles); n == 0 || !same(l.bundles[n-1].bundle, o.published.bundle) {
 		l.bundles = append(l.bundles, view{bundle: o.published.bundle, from: now})
 	}
 	if n := len(l.leafs); n == 0 || !l.leafs[n-1].leaf.Equal(o.served.certificate) {
-		l.leafs = append(l.leafs, view{leaf: o.served.certificate, from: now})
+		l.leafs = append(l.leafs, view{leaf: o.served.certificate, issuer: l.issuer(o.served.certificate), from: now})
+	}
+	for _, each := range l.leafs {
+		if issuer := each.issuer; valid(each.leaf, now) && !made(issuer).Before(o.authorities.rotateBefore) && !slices.ContainsFunc(o.published.bundle, issuer.Equal) {
+			l.t.Fatalf("at %s: a server that was cut off is refused: %s isn't trusted any more, its certificate is good until %s", now, issuer.Subject, each.leaf.NotAfter)
+		}
 	}
 	for _, bundle := range recent(l.bundles, now, l.lag) {
 		roots := x509.NewCertPool()
