@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
+	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/registry/slots"
 	"maesh.dev/ichor/registry/verbs"
 )
@@ -90,9 +92,33 @@ func (r *ApprovalREST) attempt(ctx context.Context, name string, objInfo rest.Up
 				return err
 			}
 		}
-		return decision.hold(obj.(*ichor.TalosMachine))
+		machine := obj.(*ichor.TalosMachine)
+		if err := decision.hold(machine); err != nil {
+			return err
+		}
+		return r.judgeChanged(ctx, machine, candidate, was, facts)
 	}
-	return r.store.Update(ctx, name, fenced, createValidation, held, false, options)
+	out, created, err := r.store.Update(ctx, name, fenced, createValidation, held, false, options)
+	if stored, ok := out.(*ichor.TalosMachine); ok && err == nil {
+		r.reader.stored.saw(stored.ResourceVersion)
+	}
+	return out, created, err
+}
+
+// judgeChanged judges the final object once more if admission changed by what other machines can be in its way.
+func (r *ApprovalREST) judgeChanged(ctx context.Context, machine, candidate, was *ichor.TalosMachine, facts validation.ApprovalFacts) error {
+	if slices.Equal(marksOf(machine, was), marksOf(candidate, was)) {
+		return nil
+	}
+	others, err := r.reader.inTheWay(ctx, machine, was)
+	if err != nil {
+		return err
+	}
+	facts.Others = others
+	if errs := validation.ValidateTalosMachineApprovalUpdate(machine, was, facts); len(errs) > 0 {
+		return apierrors.NewInvalid(ichor.Kind("TalosMachine"), machine.Name, errs)
+	}
+	return nil
 }
 
 // candidateOf computes the object that the request would store over the version that was read.

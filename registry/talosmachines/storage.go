@@ -34,7 +34,7 @@ func NewStore(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*ge
 		ReturnDeletedObject:       true,
 		TableConvertor:            newTableConvertor(),
 	}
-	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: GetAttrs})
+	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: GetAttrs, Indexers: indexers()})
 }
 
 // Dependencies are what the rules of machines need besides their own store.
@@ -72,7 +72,7 @@ func New(typer runtime.ObjectTyper, store *genericregistry.Store, deps Dependenc
 		copied.UpdateStrategy, copied.ResetFieldsStrategy = update, update
 		return subresource{store: &copied}
 	}
-	reader := factsReader{store: deps.Store, machines: &main}
+	reader := factsReader{store: deps.Store, machines: &main, stored: &newest{}}
 	return &Storage{
 		Machine:  &REST{Store: &main, reader: reader, checker: deps.Checker},
 		Status:   &StatusREST{sub(statusStrategy{base})},

@@ -4,7 +4,6 @@ package validation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -27,7 +26,7 @@ const (
 type ApprovalFacts struct {
 	// Cluster that the machine would belong to; nil if there is none of that name.
 	Cluster *ichor.TalosCluster
-	// Others are the other machines.
+	// Others are the other machines, all of them or those that have one of the ApprovalMarks.
 	Others []ichor.TalosMachine
 }
 
@@ -89,7 +88,8 @@ func validateState(state, was ichor.ApprovalState, path *field.Path) field.Error
 // removing it would wipe the first. A person's word that they are distinct doesn't change what they are.
 func validateNoTwin(machine *ichor.TalosMachine, facts ApprovalFacts, path *field.Path) field.ErrorList {
 	id := identity.Identity(machine.Spec.Identity)
-	for _, other := range facts.Others {
+	for i := range facts.Others {
+		other := &facts.Others[i]
 		if other.Spec.ApprovalState == ichor.ApprovalApproved && identity.SameMachine(id, identity.Identity(other.Spec.Identity)) {
 			return field.ErrorList{field.Invalid(path, DescribeIdentity(machine.Spec.Identity),
 				fmt.Sprintf("is machine %s, which is approved already; resolve this one as SameAs it", other.Name))}
@@ -149,17 +149,14 @@ func validateHostname(machine *ichor.TalosMachine, facts ApprovalFacts, path *fi
 	if msgs := utilvalidation.IsDNS1123Label(hostname); len(msgs) > 0 {
 		return field.ErrorList{field.Invalid(path, hostname, strings.Join(msgs, "; "))}
 	}
-	for _, other := range inSameCluster(machine, facts) {
+	for i := range facts.Others {
+		other := &facts.Others[i]
+		if other.Spec.ApprovalState != ichor.ApprovalApproved || other.Spec.ClusterRef.Name != machine.Spec.ClusterRef.Name {
+			continue
+		}
 		if other.Spec.Hostname == hostname || other.Spec.Hostname == "" && (other.Status.Hostname == hostname || other.Status.NodeName == hostname) {
 			return field.ErrorList{field.Invalid(path, hostname, fmt.Sprintf("is the hostname of machine %s", other.Name))}
 		}
 	}
 	return nil
-}
-
-// inSameCluster are the other approved machines of the machine's cluster.
-func inSameCluster(machine *ichor.TalosMachine, facts ApprovalFacts) []ichor.TalosMachine {
-	return slices.DeleteFunc(slices.Clone(facts.Others), func(other ichor.TalosMachine) bool {
-		return other.Spec.ApprovalState != ichor.ApprovalApproved || other.Spec.ClusterRef.Name != machine.Spec.ClusterRef.Name
-	})
 }

@@ -164,19 +164,9 @@ func validateGateway(text string, networks []netip.Prefix, path *field.Path) fie
 // addressHolders says which other machine has, or will have, an address.
 func addressHolders(others []ichor.TalosMachine) map[netip.Addr]string {
 	holders := map[netip.Addr]string{}
-	for _, other := range others {
-		for _, text := range other.Status.Addresses {
-			if address, err := netip.ParseAddr(text); err == nil {
-				holders[address] = other.Name
-			}
-		}
-		if other.Spec.Network == nil {
-			continue
-		}
-		for _, text := range other.Spec.Network.Addresses {
-			if prefix, err := netip.ParsePrefix(text); err == nil {
-				holders[prefix.Addr()] = other.Name
-			}
+	for i := range others {
+		for address := range addressesOf(&others[i]) {
+			holders[address] = others[i].Name
 		}
 	}
 	return holders
