@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ func checker(t *testing.T, decision authorizer.Decision, err error, seen *author
 func TestRequire(t *testing.T) {
 	t.Parallel()
 	alice := request.WithUser(context.Background(), &user.DefaultInfo{Name: "alice"})
+	lastAsked := map[authorizer.Decision]string{authorizer.DecisionAllow: "", authorizer.DecisionDeny: "m1", authorizer.DecisionNoOpinion: "m1"}
 	for name, tc := range map[string]struct {
 		ctx      context.Context
 		decision authorizer.Decision
@@ -51,8 +53,41 @@ func TestRequire(t *testing.T) {
 		if apierrors.IsForbidden(err) && !strings.Contains(err.Error(), `user "alice" needs the verb "approve" on talosmachines/approval of group ichor.maesh.dev`) {
 			t.Errorf("%s: %q doesn't name user, verb and resource", name, err)
 		}
-		if seen != nil && (seen.GetVerb() != "approve" || seen.GetResource() != "talosmachines" || seen.GetSubresource() != "approval" || seen.GetName() != "m1" || !seen.IsResourceRequest()) {
+		if seen != nil && (seen.GetVerb() != "approve" || seen.GetResource() != "talosmachines" || seen.GetSubresource() != "approval" || seen.GetName() != lastAsked[tc.decision] || !seen.IsResourceRequest()) {
 			t.Errorf("%s: asked for %+v", name, seen)
+		}
+	}
+}
+
+func TestWhoMayForAllIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: "alice"})
+	for name, tc := range map[string]struct {
+		may   string
+		want  bool
+		asked []string
+	}{
+		"all machines":      {"", true, []string{""}},
+		"this machine":      {"m1", true, []string{"", "m1"}},
+		"another machine":   {"m2", false, []string{"", "m1"}},
+		"no machine at all": {"none", false, []string{"", "m1"}},
+	} {
+		var asked []string
+		c, err := verbs.NewChecker(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			asked = append(asked, a.GetName())
+			if a.GetName() == tc.may {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Require(ctx, verbs.Approve, "m1"); (err == nil) != tc.want {
+			t.Errorf("who may approve %s: %v", name, err)
+		}
+		if !slices.Equal(asked, tc.asked) {
+			t.Errorf("who may approve %s: asked about %q, want %q", name, asked, tc.asked)
 		}
 	}
 }
