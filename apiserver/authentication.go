@@ -58,7 +58,7 @@ func (o *Options) authenticate(ctx context.Context, config *genericapiserver.Con
 	if err != nil {
 		return nil, fmt.Errorf("build authentication: %w", err)
 	}
-	info.Authenticator, config.OpenAPIConfig.SecurityDefinitions = authenticator, definitions
+	info.Authenticator, config.OpenAPIConfig.SecurityDefinitions = knowProxied(delegated.RequestHeaderConfig, authenticator), definitions
 	return t, nil
 }
 

@@ -53,7 +53,10 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 		return nil, err
 	}
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return leaving.with(genericapiserver.DefaultBuildHandlerChain(withoutNamespaces(withoutStrategicMerge(withFaultsExplained(withJSONForObjects(handler)))), c))
+		// The filter's questions alone are asked broadly: what policies and the storage ask about, no kube-apiserver has judged.
+		broad := *c
+		broad.Authorization.Authorizer = broadFirst{c.Authorization.Authorizer}
+		return leaving.with(genericapiserver.DefaultBuildHandlerChain(withoutNamespaces(withoutStrategicMerge(withFaultsExplained(withJSONForObjects(handler)))), &broad))
 	}
 	config.FeatureGate = o.globals.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := o.applyEtcd(config); err != nil {
