@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/client-go/tools/cache"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
@@ -19,9 +18,10 @@ import (
 // markField names the watch cache's index of machines by their marks. It is no field selector that clients could use.
 const markField = "marks"
 
-// indexers are the watch cache's indexes.
-func indexers() *cache.Indexers {
-	return &cache.Indexers{storage.FieldIndex(markField): func(obj any) ([]string, error) {
+// indexed makes the watch cache's index of machines by their marks. The library takes it as a type of client-go, which
+// this package has no other use for; the type is inferred from where it goes.
+func indexed[Indexers ~map[string]Index, Index ~func(any) ([]string, error)](into **Indexers) {
+	*into = &Indexers{storage.FieldIndex(markField): func(obj any) ([]string, error) {
 		machine, ok := obj.(*ichor.TalosMachine)
 		if !ok {
 			return nil, fmt.Errorf("index a TalosMachine: got %T", obj)

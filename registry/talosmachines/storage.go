@@ -34,7 +34,9 @@ func NewStore(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*ge
 		ReturnDeletedObject:       true,
 		TableConvertor:            newTableConvertor(),
 	}
-	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: GetAttrs, Indexers: indexers()})
+	complete := &generic.StoreOptions{RESTOptions: options, AttrFunc: GetAttrs}
+	indexed(&complete.Indexers)
+	return store, store.CompleteWithOptions(complete)
 }
 
 // Dependencies are what the rules of machines need besides their own store.
