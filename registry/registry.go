@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -124,6 +125,8 @@ func (r *Registry) addOthers(typer runtime.ObjectTyper, options generic.RESTOpti
 		return err
 	}
 	maps.Copy(r.served, map[string]rest.Storage{
+		"talosmachines/config":           r.machines.NewConfig(talosmachines.Neighbours{Cluster: r.cluster, Patches: listed(patches.Main)}),
+		"talosmachines/drift":            r.machines.NewDrift(),
 		"talosconfigpatches":             patches.Main,
 		"talosconfigpatches/status":      patches.Status,
 		"talosoperations":                operations.Main,
@@ -161,6 +164,26 @@ func (r *Registry) backupsTo(ctx context.Context, storage string) ([]string, err
 		}
 	}
 	return names, nil
+}
+
+// cluster reads a cluster.
+func (r *Registry) cluster(ctx context.Context, name string) (*ichor.TalosCluster, error) {
+	obj, err := r.clusters.Cluster.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*ichor.TalosCluster), nil
+}
+
+// listed reads all patches.
+func listed(patches rest.Lister) func(context.Context) ([]ichor.TalosConfigPatch, error) {
+	return func(ctx context.Context) ([]ichor.TalosConfigPatch, error) {
+		obj, err := patches.List(ctx, &metainternalversion.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list patches: %w", err)
+		}
+		return obj.(*ichor.TalosConfigPatchList).Items, nil
+	}
 }
 
 // Storage is what the API server serves, by resource and subresource.

@@ -42,7 +42,7 @@ type FieldProvenance struct {
 type TalosMachineDrift struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
-	// state is InSync, Drifted, PendingReboot or Unknown.
+	// state is InSync, Applying, PendingReboot, Drifted or Unknown.
 	State string
 	// message says it for people.
 	Message string

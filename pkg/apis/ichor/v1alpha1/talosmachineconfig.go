@@ -58,7 +58,7 @@ type TalosMachineDrift struct {
 	// metadata has the machine's name and UID.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// state is InSync, Drifted, PendingReboot or Unknown.
+	// state is InSync, Applying, PendingReboot, Drifted or Unknown.
 	State string `json:"state"`
 	// message says it for people.
 	// +optional

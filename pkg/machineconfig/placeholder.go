@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machineconfig
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+)
+
+// placeholderBundle has secrets of nobody: what is rendered with it is only shown, with all of them replaced. Its keys take
+// a second to make, once a process.
+var placeholderBundle = sync.OnceValues(func() (*secrets.Bundle, error) {
+	bundle, err := secrets.NewBundle(secrets.NewClock(), newestContract)
+	if err != nil {
+		return nil, fmt.Errorf("make placeholders for the cluster's secrets: %w", err)
+	}
+	return bundle, nil
+})
+
+// View is a configuration for people, every secret replaced.
+type View struct {
+	// Text is the configuration in YAML.
+	Text []byte
+	// Patches are in it, in the order in which they were merged.
+	Patches []*Patch
+	// Warnings are what is odd about it though it works.
+	Warnings []string
+	// Provenance says who set each field, if it was asked for.
+	Provenance []Origin
+}
+
+// Preview renders what a machine is to have as the controller does, but without any secret: with placeholders for those of
+// the cluster and of Secrets. Its errors are Render's.
+func Preview(cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, patches []*v1alpha1.TalosConfigPatch, provenance bool) (*View, error) {
+	bundle, err := placeholderBundle()
+	if err != nil {
+		return nil, err
+	}
+	versions := Settle(cluster, m.Status.SchematicID)
+	if m.Status.SettledVersions != nil {
+		versions = *m.Status.SettledVersions
+	}
+	in := Inputs{
+		Bundle: bundle, Cluster: cluster, Machine: m,
+		Facts: Facts{MaintenanceVersion: m.Status.TalosVersion, Inventory: m.Status.Inventory, Versions: versions},
+	}
+	placeholder := func(v1alpha1.SecretKeyReference) (string, error) { return SecretPlaceholder, nil }
+	for _, patch := range PatchesFor(m, patches) {
+		made, err := Compile(patch, cluster.Spec.CNI.Cilium != nil, placeholder)
+		if err != nil {
+			return nil, err
+		}
+		in.Patches = append(in.Patches, made)
+	}
+	text, err := Render(in)
+	if err != nil {
+		return nil, err
+	}
+	view := &View{Patches: in.Patches, Warnings: Warnings(in)}
+	if view.Text, err = Redact(text, MasksOf(in.Patches)); err != nil {
+		return nil, err
+	}
+	if provenance {
+		view.Provenance, err = Provenance(in)
+	}
+	return view, err
+}
