@@ -108,16 +108,18 @@ func TestControllerCanChangeNoSpec(t *testing.T) {
 	t.Parallel()
 	controller := rules(t, "ClusterRole", "ichor-controller")
 	want := map[string][]string{
-		"talosclusters":          {"get", "list", "watch"},
-		"talosclusters/status":   {"get", "patch", "update"},
-		"talosclusters/finalize": {"patch", "update"},
-		"talosmachines":          {"create", "delete", "get", "list", "watch"},
-		"talosmachines/status":   {"get", "patch", "update"},
-		"talosmachines/finalize": {"patch", "update"},
-		"talosmachines/approval": {},
-		"talosmachines/identity": {},
-		"talosmachines/removal":  {},
-		"talosclusters/cni":      {},
+		"talosclusters":             {"get", "list", "watch"},
+		"talosclusters/status":      {"get", "patch", "update"},
+		"talosclusters/finalize":    {"patch", "update"},
+		"talosmachines":             {"create", "delete", "get", "list", "watch"},
+		"talosmachines/status":      {"get", "patch", "update"},
+		"talosmachines/finalize":    {"patch", "update"},
+		"talosconfigpatches":        {"get", "list", "watch"},
+		"talosconfigpatches/status": {"get", "patch", "update"},
+		"talosmachines/approval":    {},
+		"talosmachines/identity":    {},
+		"talosmachines/removal":     {},
+		"talosclusters/cni":         {},
 	}
 	got := map[string][]string{}
 	for resource := range want {

@@ -55,7 +55,8 @@ func TestDiscovery(t *testing.T) {
 		"ichorinstallations", "ichorinstallations/status", "ichorusers", "ichorusers/certificate", "ichorusers/password", "ichorusers/status",
 		"machinereclaims", "machinereclaims/status", "talosclusters", "talosclusters/finalize", "talosclusters/status",
 		"talosconfigpatches", "talosconfigpatches/status", "taloscredentialrequests", "taloscredentialrequests/status",
-		"talosetcdbackups", "talosetcdbackups/status", "talosmachines", "talosmachines/approval", "talosmachines/finalize",
+		"talosetcdbackups", "talosetcdbackups/status", "talosmachines", "talosmachines/approval", "talosmachines/config",
+		"talosmachines/drift", "talosmachines/finalize",
 		"talosmachines/identity", "talosmachines/status", "talosoperations", "talosoperations/cancel", "talosoperations/resume",
 		"talosoperations/status", "talosstorages", "talosstorages/status",
 	}

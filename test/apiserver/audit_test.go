@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ import (
 var auditLevels = map[string]auditv1.Level{
 	"talosclusters": auditv1.LevelMetadata, "talosclusters/status": "", "talosclusters/finalize": auditv1.LevelMetadata,
 	"talosmachines": auditv1.LevelMetadata, "talosmachines/status": "", "talosmachines/finalize": auditv1.LevelMetadata,
+	"talosmachines/config": auditv1.LevelMetadata, "talosmachines/drift": auditv1.LevelMetadata,
 	"talosmachines/approval": auditv1.LevelRequestResponse, "talosmachines/identity": auditv1.LevelRequestResponse,
 	"talosconfigpatches": auditv1.LevelMetadata, "talosconfigpatches/status": "",
 	"talosoperations": auditv1.LevelMetadata, "talosoperations/status": "",
@@ -118,6 +120,9 @@ func TestTheAuditPolicyOverEveryResource(t *testing.T) {
 		}
 		id := "write-" + main + "-" + sub
 		err = proxied.Put().AbsPath(path...).SetHeader("Audit-ID", id).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+		if !slices.Contains(resource.Verbs, "update") && apierrors.IsMethodNotSupported(err) {
+			err = nil // is only read
+		}
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) && !apierrors.IsBadRequest(err) && !apierrors.IsForbidden(err) {
 			t.Errorf("write %s: %v", resource.Name, err)
 		}

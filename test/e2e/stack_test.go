@@ -54,6 +54,7 @@ var stories = []struct {
 	{"certificates and their authority are replaced under load without a failed request", rotatedCertificates},
 	{"two control planes and two workers of other versions join though the controller is killed", moreNodes},
 	{"machines that booted other versions than they get join, and those that are there stay as they are", otherMedia},
+	{"patches reach every machine, what somebody changed is seen and mended, and what needs a reboot waits", patchedMachines},
 	{"two control planes with one hostname: one wins", oneHostname},
 	{"parallel approvals through three API servers stop at the limit", parallelApprovals},
 	{"nobody forges an approval", forgedApprovals},
