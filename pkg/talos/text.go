@@ -67,17 +67,23 @@ func withoutSecrets(text string) string {
 	if at := difference.FindStringIndex(text); at != nil {
 		text = text[:at[0]]
 	}
-	text = longToken.ReplaceAllString(cut(text, 4096), "***")
-	return oneLine(joinToken.ReplaceAllString(text, "***"))
+	// Cleaned first: what is taken out in the middle of a token would put it together again after the search for it.
+	text = longToken.ReplaceAllString(cleanLines(text), "***")
+	return bounded(joinToken.ReplaceAllString(text, "***"))
 }
 
 // oneLine makes a text of several lines one, clean and of bounded length.
-func oneLine(text string) string {
+func oneLine(text string) string { return bounded(cleanLines(text)) }
+
+func bounded(text string) string { return localEnd.ReplaceAllString(cut(text, 1024), "") }
+
+// cleanLines are the lines of a text, each clean, as one.
+func cleanLines(text string) string {
 	var lines []string
 	for line := range strings.Lines(cut(text, 4096)) {
 		if line = clean(line); line != "" {
 			lines = append(lines, line)
 		}
 	}
-	return localEnd.ReplaceAllString(cut(strings.Join(lines, " "), 1024), "")
+	return strings.Join(lines, " ")
 }
