@@ -121,7 +121,8 @@ func decrypt(text []byte, armored bool, keys Keys) ([]byte, error) {
 	case errors.As(err, &none):
 		return nil, fmt.Errorf("%w: the given age identity isn't one of those it was encrypted for", ErrLocked)
 	case err != nil:
-		return nil, fmt.Errorf("decrypt the secrets bundle: %w", err)
+		// age's own words quote what they found, which may be a bundle that somebody took for an encrypted one.
+		return nil, errors.New("decrypt the secrets bundle: it is no age file, or a damaged one")
 	}
 	out, err := io.ReadAll(io.LimitReader(plain, maxBundleSize+1))
 	if err != nil {
