@@ -52,6 +52,13 @@ test-integration: build setup-test ## tests of parts with their real neighbours
 test-e2e: build ## the whole stack, from discovery to Ready (COUNT=n repeats)
 	@build/test.sh e2e $(COUNT)
 
+.PHONY: test-fuzz fuzz
+test-fuzz: setup ## every decoder of bytes from outside, for two seconds each
+	@build/fuzz.sh
+
+fuzz: setup ## the same guided by coverage and for longer: make fuzz FUZZTIME=10m (a first build takes many minutes)
+	@FUZZ_GUIDED=1 FUZZTIME=$${FUZZTIME:-1m} build/fuzz.sh
+
 .PHONY: bench bench-scan bench-fleet bench-api chaos chaos-api chaos-away
 bench: build ## every measurement, one after the other, each beside what it is compared with
 	@build/bench.sh

@@ -47,6 +47,7 @@ stage bin/kube || exit 1
 stage build || exit 1
 stage verify
 stage test-unit
+stage test-fuzz
 stage test-integration
 stage test-e2e
 exit "$failed"
