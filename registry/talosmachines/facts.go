@@ -63,6 +63,10 @@ func (r factsReader) inTheWay(ctx context.Context, machine, was *ichor.TalosMach
 		obj, err := r.machines.ListPredicate(ctx, marked(mark), &metainternalversion.ListOptions{
 			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		})
+		if apierrors.IsTimeout(err) {
+			// The cache is seconds behind; without a version the storage answers, if it has to.
+			obj, err = r.machines.ListPredicate(ctx, marked(mark), &metainternalversion.ListOptions{})
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list machines with %s: %w", mark, err)
 		}
