@@ -257,9 +257,9 @@ func TestTwoManagersOfOnePatch(t *testing.T) {
 		}
 		return object
 	}
-	hostname := map[string]any{"apiVersion": "v1alpha1", "kind": "HostnameConfig", "auto": "stable"}
+	logs := map[string]any{"apiVersion": "v1alpha1", "kind": "UserVolumeConfig", "name": "logs", "provisioning": map[string]any{"minSize": "2GiB"}}
 	volume := map[string]any{"apiVersion": "v1alpha1", "kind": "UserVolumeConfig", "name": "data", "provisioning": map[string]any{"minSize": "1GiB"}}
-	if _, err := client.Apply(ctx, "storage-workers", part(hostname, "net.a"), metav1.ApplyOptions{FieldManager: "one"}); err != nil {
+	if _, err := client.Apply(ctx, "storage-workers", part(logs, "net.a"), metav1.ApplyOptions{FieldManager: "one"}); err != nil {
 		t.Fatal(err)
 	}
 	both, err := client.Apply(ctx, "storage-workers", part(volume, "net.b"), metav1.ApplyOptions{FieldManager: "two"})
@@ -271,7 +271,7 @@ func TestTwoManagersOfOnePatch(t *testing.T) {
 	if err != nil || err2 != nil || len(documents) != 2 || len(sysctls) != 2 {
 		t.Fatalf("want both documents and both sysctls, got %v, %v (%v, %v)", documents, sysctls, err, err2)
 	}
-	alone, err := client.Apply(ctx, "storage-workers", part(hostname, "net.a"), metav1.ApplyOptions{FieldManager: "two", Force: true})
+	alone, err := client.Apply(ctx, "storage-workers", part(logs, "net.a"), metav1.ApplyOptions{FieldManager: "two", Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
