@@ -96,8 +96,16 @@ func TestMachinesAreRealistic(t *testing.T) {
 
 func TestWhatIsReadOfAnswers(t *testing.T) {
 	t.Parallel()
-	if got, err := continuation([]byte(`{"metadata":{"continue":"abc","remainingItemCount":3},"items":[{"a":1}]}`)); err != nil || got != "abc" {
-		t.Errorf("continuation %q, %v", got, err)
+	for _, page := range []string{
+		`{"kind":"L","apiVersion":"v1","metadata":{"continue":"abc","remainingItemCount":3},"items":[{"a":[1],"kind":"x"}]}`,
+		`{"apiVersion":"v1","items":[{"a":[1],"kind":"x","metadata":{"continue":"no"}}],"kind":"L","metadata":{"continue":"abc"}}`,
+	} {
+		if got, err := continuation([]byte(page)); err != nil || got != "abc" {
+			t.Errorf("continuation of %s: %q, %v", page, got, err)
+		}
+	}
+	if _, err := continuation([]byte("no page")); err == nil {
+		t.Error("a continuation was read in no page")
 	}
 	if got, err := parseResident("VmHWM:\t 9 kB\nVmRSS:\t  153600 kB\n"); err != nil || got != 150 {
 		t.Errorf("resident: %v, %v", got, err)
