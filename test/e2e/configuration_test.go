@@ -42,8 +42,8 @@ func patchedMachines(t *testing.T, s *suite) {
 		if err != nil {
 			return err
 		}
-		if ready := condition(patch.Status.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue || patch.Status.Machines.Applied < 4 {
-			return fmt.Errorf("it is on %+v machines: %+v", patch.Status.Machines, ready)
+		if ready := s.ready(t); int(patch.Status.Machines.Applied) < len(ready) {
+			return fmt.Errorf("%d machines are Ready, and the patch is on %+v: %+v", len(ready), patch.Status.Machines, patch.Status.Conditions)
 		}
 		return nil
 	})
@@ -108,16 +108,27 @@ func patchedMachines(t *testing.T, s *suite) {
 	}
 }
 
-// readyWorker is a worker that is Ready.
-func (s *suite) readyWorker(t *testing.T) *v1alpha1.TalosMachine {
+// ready are the machines that are Ready.
+func (s *suite) ready(t *testing.T) []*v1alpha1.TalosMachine {
 	t.Helper()
 	list, err := s.admin.IchorV1alpha1().TalosMachines().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var ready []*v1alpha1.TalosMachine
 	for i := range list.Items {
-		m := &list.Items[i]
-		if m.Spec.Role == v1alpha1.RoleWorker && condition(m.Status.Conditions, v1alpha1.ConditionReady).Status == metav1.ConditionTrue {
+		if condition(list.Items[i].Status.Conditions, v1alpha1.ConditionReady).Status == metav1.ConditionTrue {
+			ready = append(ready, &list.Items[i])
+		}
+	}
+	return ready
+}
+
+// readyWorker is a worker that is Ready.
+func (s *suite) readyWorker(t *testing.T) *v1alpha1.TalosMachine {
+	t.Helper()
+	for _, m := range s.ready(t) {
+		if m.Spec.Role == v1alpha1.RoleWorker {
 			return m
 		}
 	}
