@@ -223,9 +223,11 @@ func (v *visit) prepare(ctx context.Context, found *sighting, node talos.Mainten
 	if settled := v.m.Status.SettledVersions; settled != nil {
 		versions = *settled
 	}
-	wanted, fault, err := v.render(ctx, machineconfig.Inputs{Bundle: bundle.Talos(), Facts: machineconfig.Facts{
+	in := machineconfig.Inputs{Bundle: bundle.Talos(), Facts: machineconfig.Facts{
 		MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: versions,
-	}})
+	}}
+	versions.ConfigContract = machineconfig.ContractOf(in.Facts)
+	wanted, fault, err := v.render(ctx, in)
 	if err != nil {
 		v.block(v1alpha1.ReasonRenderFailed, err.Error()+"; trying again", pollWaiting)
 		return nil, false

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
@@ -84,6 +85,32 @@ func (t *turns) workerWaits(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosClu
 			len(busy), cluster.Name, strings.Join(busy[:min(len(busy), 5)], ", "))
 	}
 	return ""
+}
+
+// settled tells whether a machine is Ready with what it should have: it takes no place of those that are configured.
+func settled(m *v1alpha1.TalosMachine) bool {
+	return isTrue(m, v1alpha1.ConditionReady) && isTrue(m, v1alpha1.ConditionConfigApplied)
+}
+
+// enqueueWaitingLive calls the machines that wait for the place that a machine gave up: a few, because whoever doesn't get
+// it waits on.
+func (c *Controller) enqueueWaitingLive(done *v1alpha1.TalosMachine) {
+	all, err := c.machines.List(labels.Everything())
+	if err != nil {
+		return // each is looked at by itself in a while
+	}
+	var waiting []string
+	for _, m := range peers(done, all) {
+		condition := find(m, v1alpha1.ConditionConfigApplied)
+		if condition != nil && condition.Reason == v1alpha1.ReasonWaitingForTurn && isTrue(m, v1alpha1.ConditionJoined) {
+			waiting = append(waiting, m.Name)
+		}
+	}
+	slices.Sort(waiting)
+	const few = 3
+	for _, name := range waiting[:min(len(waiting), few)] {
+		c.queue.Add(name)
+	}
 }
 
 // peers are the other approved machines of the same cluster and role that have a configuration.

@@ -336,6 +336,50 @@ func TestAHarmfulPatchStops(t *testing.T) {
 	wantCondition(t, s.get(names[4]), v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, "spec.apply.maxParallel")
 }
 
+// A machine that booted an older version than it was given keeps the form that its configuration has: nothing is sent to it
+// because it runs a newer one now.
+func TestAMachineThatBootedAnOlderVersionIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.changeCluster(func(c *v1alpha1.TalosCluster) { c.Spec.KubernetesVersion = "v1.35.4" })
+	machine := s.add(11)
+	s.machines[machine].Do(func(state *talostest.State) { state.Facts.TalosVersion = "v1.12.11" })
+	for range 3 {
+		s.mustReconcile(machine)
+	}
+	s.machines[machine].Do(func(state *talostest.State) { state.Facts.TalosVersion = "v1.14.5" })
+	s.settle(machine)
+	s.live(machine)
+	for range 3 {
+		s.mustReconcile(machine)
+	}
+	if got, m := s.applies(machine), s.get(machine); got != 1 || m.Status.SettledVersions.ConfigContract != "v1.12" {
+		t.Errorf("the machine got %d configurations, for %s", got, m.Status.SettledVersions.ConfigContract)
+	}
+	assertQuiet(t, s, machine)
+}
+
+// Whoever waits for a place is looked at when one gets free.
+func TestTheNextControlPlaneIsCalled(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	first, second := s.add(11, controlPlane), s.add(12, controlPlane)
+	s.settle(first, second)
+	for _, name := range []string{first, second} {
+		s.live(name)
+	}
+	s.patch("tuning", `{"sysctls":{"vm.swappiness":"1"}}`)
+	s.mustReconcile(first)
+	wantCondition(t, s.mustReconcile(second), v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn)
+	s.mustReconcile(first)
+	if !isTrue(s.get(first), v1alpha1.ConditionReady) {
+		t.Fatalf("the first isn't done: %s", describeConditions(s.get(first)))
+	}
+	if got := s.machine.queue.Len(); got != 1 {
+		t.Errorf("%d machines are called, want the one that waits", got)
+	}
+}
+
 func TestControlPlanesWaitForEachOthersHealth(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -109,6 +109,7 @@ func (r *run) apply(ctx context.Context, node talos.MaintenanceNode) (waiting st
 		return fmt.Sprintf("the machine is %s", facts.Stage.Stage), nil
 	}
 	versions := machineconfig.Settle(r.cluster, facts.SchematicID)
+	versions.ConfigContract = machineconfig.ContractOf(machineconfig.Facts{MaintenanceVersion: facts.TalosVersion, Versions: versions})
 	configuration, err := machineconfig.Render(machineconfig.Inputs{Bundle: r.bundle.Talos(), Cluster: r.cluster, Machine: r.machine, Facts: machineconfig.Facts{
 		MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: versions,
 	}})

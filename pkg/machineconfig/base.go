@@ -19,7 +19,7 @@ import (
 
 // base is what Talos' generator makes for the role.
 func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, facts Facts) (coreconfig.Provider, error) {
-	contract, err := Contract(facts.MaintenanceVersion, facts.Versions.Talos)
+	contract, err := Contract(facts.MaintenanceVersion, facts.Versions.Talos, facts.Versions.ConfigContract)
 	if err != nil {
 		return nil, err
 	}

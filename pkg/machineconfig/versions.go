@@ -45,6 +45,16 @@ func Contract(versions ...string) (*config.VersionContract, error) {
 	return lowest, nil
 }
 
+// ContractOf is the contract that a machine's configuration is written for, as SettledVersions keep it; empty where Render
+// says what is wrong.
+func ContractOf(facts Facts) string {
+	contract, err := Contract(facts.MaintenanceVersion, facts.Versions.Talos, facts.Versions.ConfigContract)
+	if err != nil {
+		return ""
+	}
+	return contract.String()
+}
+
 // checkKubernetes refuses a configuration that a node would refuse for its Kubernetes: each version of Talos runs a range of
 // them, and judges already in maintenance mode, before another version is installed. Versions of Talos that the machinery
 // doesn't know yet judge for themselves. Source: Talos, pkg/machinery/compatibility.

@@ -6635,6 +6635,13 @@ func schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref common.ReferenceCallback
 							Format:      "",
 						},
 					},
+					"configContract": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configContract is the version of Talos that the machine's configuration is written for: the lowest of the one that it booted from and the one that was installed. It stays when the machine runs a newer one. Example: v1.13",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
@@ -8019,7 +8026,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref common.ReferenceCallba
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is InSync, Drifted, PendingReboot or Unknown.",
+							Description: "state is InSync, Applying, PendingReboot, Drifted or Unknown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -172,6 +172,8 @@ type SettledVersions struct {
 	Kubernetes string
 	// schematicID of the installer image.
 	SchematicID string
+	// configContract is the version of Talos that the machine's configuration is written for.
+	ConfigContract string
 }
 
 // SystemDisk is the disk Talos is installed on.

@@ -227,6 +227,10 @@ type SettledVersions struct {
 	// schematicID of the installer image.
 	// +optional
 	SchematicID string `json:"schematicID,omitempty"`
+	// configContract is the version of Talos that the machine's configuration is written for: the lowest of the one that it
+	// booted from and the one that was installed. It stays when the machine runs a newer one. Example: v1.13
+	// +optional
+	ConfigContract string `json:"configContract,omitempty"`
 }
 
 // SystemDisk is the disk Talos is installed on.

@@ -15,6 +15,9 @@ type SettledVersionsApplyConfiguration struct {
 	Kubernetes *string `json:"kubernetes,omitempty"`
 	// schematicID of the installer image.
 	SchematicID *string `json:"schematicID,omitempty"`
+	// configContract is the version of Talos that the machine's configuration is written for: the lowest of the one that it
+	// booted from and the one that was installed. It stays when the machine runs a newer one. Example: v1.13
+	ConfigContract *string `json:"configContract,omitempty"`
 }
 
 // SettledVersionsApplyConfiguration constructs a declarative configuration of the SettledVersions type for use with
@@ -44,5 +47,13 @@ func (b *SettledVersionsApplyConfiguration) WithKubernetes(value string) *Settle
 // If called multiple times, the SchematicID field is set to the value of the last call.
 func (b *SettledVersionsApplyConfiguration) WithSchematicID(value string) *SettledVersionsApplyConfiguration {
 	b.SchematicID = &value
+	return b
+}
+
+// WithConfigContract sets the ConfigContract field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ConfigContract field is set to the value of the last call.
+func (b *SettledVersionsApplyConfiguration) WithConfigContract(value string) *SettledVersionsApplyConfiguration {
+	b.ConfigContract = &value
 	return b
 }
