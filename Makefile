@@ -59,7 +59,7 @@ test-fuzz: setup ## every decoder of bytes from outside, for two seconds each
 fuzz: setup ## the same guided by coverage and for longer: make fuzz FUZZTIME=10m (a first build takes many minutes)
 	@FUZZ_GUIDED=1 FUZZTIME=$${FUZZTIME:-1m} build/fuzz.sh
 
-.PHONY: bench bench-scan bench-fleet bench-api chaos chaos-api chaos-away
+.PHONY: bench bench-scan bench-fleet bench-api chaos chaos-api chaos-disk chaos-away
 bench: build ## every measurement, one after the other, each beside what it is compared with
 	@build/bench.sh
 
@@ -77,6 +77,9 @@ chaos: build setup-test ## the long form of the tests that attack: more interlea
 
 chaos-api: build ## etcd and every API server killed, paused and cut off under load (CHAOS_FOR=3m, CHAOS_SEED=n)
 	@build/chaos.sh api
+
+chaos-disk: build ## the disk under etcd really full (needs root: it mounts a small one)
+	@build/chaos.sh disk
 
 chaos-away: build ## every ichor-apiserver gone for ten minutes (CHAOS_AWAY=10m)
 	@build/chaos.sh away

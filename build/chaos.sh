@@ -8,6 +8,7 @@
 #   crash  a stack whose bootstrap and controller are killed at every write, and at random
 #   api    etcd, the kube-apiserver and the ichor-apiservers killed, paused and cut off under load; CHAOS_FOR=3m is how
 #          long, CHAOS_SEED=n repeats a run; the result is .local/chaos/api.json
+#   disk   the disk under etcd full; it mounts a small one, so it needs root
 #   away   the ichor-apiservers gone for ten minutes (CHAOS_AWAY=10m)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,12 +26,13 @@ chapter() {
     slots) run slots ./registry/slots/... ;;
     crash) run crash ./test/crash ;;
     api) run api -count 1 ./test/chaos -args -chaos.for="${CHAOS_FOR:-3m}" -chaos.seed="${CHAOS_SEED:-0}" -chaos.result="$PWD/.local/chaos/api.json" ;;
+    disk) run disk -count 1 -tags chaosdisk ./test/chaos/disk ;;
     away) ICHOR_AWAY=${CHAOS_AWAY:-10m} run away -count 1 -run 'TestStack/the_API_is_away' ./test/e2e ;;
     *) run package "$@" ;;
   esac
 }
 
 case ${1:-} in
-  '') for each in slots crash api away; do chapter "$each"; done ;;
+  '') for each in slots crash api disk away; do chapter "$each"; done ;;
   *) chapter "$@" ;;
 esac
