@@ -25,7 +25,7 @@ import (
 )
 
 // change is a revision of a key as etcd stores it.
-func change(t *testing.T, bucket *bolt.Bucket, revision uint64, key string, deleted bool) {
+func change(t testing.TB, bucket *bolt.Bucket, revision uint64, key string, deleted bool) {
 	t.Helper()
 	name := binary.BigEndian.AppendUint64(nil, revision)
 	name = binary.BigEndian.AppendUint64(append(name, '_'), 0)
@@ -42,7 +42,7 @@ func change(t *testing.T, bucket *bolt.Bucket, revision uint64, key string, dele
 }
 
 // database makes what etcd has in its file, with the checksum that it sends behind.
-func database(t *testing.T, fill func(*bolt.Tx)) []byte {
+func database(t testing.TB, fill func(*bolt.Tx)) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := bolt.Open(path, 0o600, nil)
@@ -67,7 +67,7 @@ func seal(content []byte) []byte {
 	return append(bytes.Clone(content), sum[:]...)
 }
 
-func bucket(t *testing.T, tx *bolt.Tx, name string) *bolt.Bucket {
+func bucket(t testing.TB, tx *bolt.Tx, name string) *bolt.Bucket {
 	t.Helper()
 	made, err := tx.CreateBucket([]byte(name))
 	if err != nil {
@@ -76,7 +76,7 @@ func bucket(t *testing.T, tx *bolt.Tx, name string) *bolt.Bucket {
 	return made
 }
 
-func filled(t *testing.T) []byte {
+func filled(t testing.TB) []byte {
 	return database(t, func(tx *bolt.Tx) {
 		keys := bucket(t, tx, "key")
 		for revision := range uint64(200) {
