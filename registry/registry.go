@@ -72,7 +72,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authori
 	if err != nil {
 		return nil, fmt.Errorf("build storage of talosmachines: %w", err)
 	}
-	store := slots.Queue(slots.NewRegistryStore(clusters, machines))
+	store := slots.NewRegistryStore(clusters, machines)
 	r := &Registry{gate: slots.NewGate(store, gateOptions...)}
 	r.machines = talosmachines.New(typer, machines, talosmachines.Dependencies{
 		Store: store, Gate: r.gate, Checker: checker, Released: r.release,

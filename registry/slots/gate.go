@@ -37,6 +37,7 @@ type Gate struct {
 	grace    time.Duration
 	now      func() time.Time
 	newToken func() string
+	unqueued bool
 	rules    rules
 }
 
@@ -52,11 +53,18 @@ func WithClock(now func() time.Time) Option { return func(g *Gate) { g.now = now
 // WithTokens sets where tokens come from. No two may be equal.
 func WithTokens(next func() string) Option { return func(g *Gate) { g.newToken = next } }
 
-// NewGate returns a gate over the store.
+// WithoutQueue lets changes of one cluster go to the store as they come: for tests that decide themselves whose turn it
+// is, and who is never heard of again.
+func WithoutQueue() Option { return func(g *Gate) { g.unqueued = true } }
+
+// NewGate returns a gate over the store. Its changes of one cluster wait for each other (Queue).
 func NewGate(store Store, options ...Option) *Gate {
 	g := &Gate{store: store, grace: DefaultGrace, now: time.Now, newToken: uuid.NewString}
 	for _, option := range options {
 		option(g)
+	}
+	if !g.unqueued {
+		g.store = Queue(store)
 	}
 	return g
 }

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, without string, grace time.Duration) *world {
 		return authorizer.DecisionAllow, "", nil
 	})
 	options := []slots.Option{
-		slots.WithGrace(grace), slots.WithClock(func() time.Time { return epoch.Add(time.Duration(w.clock) * grace) }), slots.WithTokens(w.token),
+		slots.WithGrace(grace), slots.WithClock(func() time.Time { return epoch.Add(time.Duration(w.clock) * grace) }), slots.WithTokens(w.token), slots.WithoutQueue(),
 	}
 	if leave := slots.Without(without); leave != nil {
 		options = append(options, leave)
