@@ -29,7 +29,7 @@ func TestClientsAreAskedToLeaveOnceBalancersHaveNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := &leaving{}
+			l := newLeaving()
 			l.watch(tc.ctx, tc.initiated, tc.after)
 			answer := httptest.NewRecorder()
 			l.with(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })).
@@ -38,5 +38,27 @@ func TestClientsAreAskedToLeaveOnceBalancersHaveNoticed(t *testing.T) {
 				t.Errorf("Connection: %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A watch may be all that its connection carries, and was answered before anybody was to leave.
+func TestWatchesEndWhenClientsAreAskedToLeave(t *testing.T) {
+	t.Parallel()
+	for path, ends := range map[string]bool{"/machines?watch=true": true, "/machines?watch=1": true, "/machines?watch=false": false, "/machines": false} {
+		l := newLeaving()
+		handler := l.with(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			l.begin()
+			select {
+			case <-req.Context().Done():
+				if !ends {
+					t.Errorf("%s was ended", path)
+				}
+			case <-time.After(map[bool]time.Duration{true: time.Minute, false: 10 * time.Millisecond}[ends]):
+				if ends {
+					t.Errorf("%s went on", path)
+				}
+			}
+		}))
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 	}
 }
