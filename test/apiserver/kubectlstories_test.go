@@ -37,6 +37,9 @@ var doors = map[string]map[string]string{
 	"IchorUser":      {"certificate": "", "password": ""},
 }
 
+// views are subresources that are only read, with the kind of their answers; config_test.go reads them.
+var views = map[string]string{"talosmachines/config": "TalosMachineConfig", "talosmachines/drift": "TalosMachineDrift"}
+
 // TestKubectlStoriesOfEveryKind does with an object of each kind what people do with objects.
 func TestKubectlStoriesOfEveryKind(t *testing.T) {
 	t.Parallel()
@@ -47,6 +50,9 @@ func TestKubectlStoriesOfEveryKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resource := range served.APIResources {
+		if views[resource.Name] == resource.Kind && slices.Equal(resource.Verbs, []string{"get"}) {
+			continue
+		}
 		name, door, sub := strings.Cut(resource.Name, "/")
 		if resources[resource.Kind] != name {
 			t.Errorf("resource %s of kind %s is served and has no stories; add it to the tables", resource.Name, resource.Kind)
