@@ -27,9 +27,9 @@ func (v *visit) differences(wanted *rendering) ([]machineconfig.Difference, erro
 
 // noteDrift writes down in what the machine differs: because somebody changed it, or because what was decided anew isn't
 // there yet.
-func (v *visit) noteDrift(differences []machineconfig.Difference, anew bool, late []machineconfig.Difference) {
+func (v *visit) noteDrift(differences []machineconfig.Difference, anew, needsReboot bool) {
 	config := v.config()
-	config.PendingReboot = anew && len(late) > 0
+	config.PendingReboot = anew && needsReboot
 	config.DriftCount = int32(len(differences)) //nolint:gosec // a configuration has fewer fields
 	config.Drift = nil
 	for _, difference := range differences[:min(len(differences), maxDrift)] {

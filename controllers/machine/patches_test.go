@@ -194,6 +194,24 @@ func TestAPatchThatNeedsAReboot(t *testing.T) {
 	}
 }
 
+// A node of 1.13 may know of a reboot that the table doesn't: its word stays, and it isn't asked again and again.
+func TestAMachineThatSaysItNeedsAReboot(t *testing.T) {
+	t.Parallel()
+	s, names := joined(t, 11)
+	machine := names[0]
+	s.machines[machine].Do(func(state *talostest.State) { state.Fault = talostest.RefuseLive })
+	s.patch("tuning", `{"sysctls":{"vm.swappiness":"1"}}`)
+	for range 3 {
+		m := s.mustReconcile(machine)
+		wantCondition(t, m, v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonRebootRequired, "immediate mode", "configRollout")
+		if !m.Status.Config.PendingReboot {
+			t.Fatal("nothing is said to wait for a reboot")
+		}
+	}
+	wantCondition(t, s.get(machine), v1alpha1.ConditionDriftDetected, metav1.ConditionFalse, v1alpha1.ReasonPendingReboot)
+	assertQuiet(t, s, machine)
+}
+
 func TestAPatchThatAMachineCantHave(t *testing.T) {
 	t.Parallel()
 	s, names := joined(t, 11)

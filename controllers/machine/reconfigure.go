@@ -63,7 +63,8 @@ func (v *visit) bring(ctx context.Context, found *sighting, wanted *rendering) (
 	}
 	anew := wanted.hash != v.config().AppliedHash || isBeingConfigured(v.m)
 	late := machineconfig.NeedsReboot(differences, found.facts.TalosVersion)
-	v.noteDrift(differences, anew, late)
+	refused := v.refusedBefore(wanted)
+	v.noteDrift(differences, anew, len(late) > 0 || refused == v1alpha1.ReasonRebootRequired)
 	switch {
 	case !anew && v.cluster.Spec.DriftPolicy != v1alpha1.DriftPolicyReapply:
 		v.keepApplied()
@@ -71,7 +72,7 @@ func (v *visit) bring(ctx context.Context, found *sighting, wanted *rendering) (
 	case len(late) > 0:
 		v.postpone(v1alpha1.ReasonRebootRequired, waitsForReboot(late))
 		return true, nil
-	case v.refusedBefore(wanted):
+	case refused != "":
 		return true, nil
 	}
 	if _, held := v.m.Annotations[v1alpha1.HoldApplyAnnotation]; held {
@@ -119,13 +120,16 @@ func place(document, path string) string {
 	}
 }
 
-// refusedBefore tells whether the machine refused this very configuration: it would do so again.
-func (v *visit) refusedBefore(wanted *rendering) bool {
+// refusedBefore is why the machine refused this very configuration, which it would do again; empty if it didn't.
+func (v *visit) refusedBefore(wanted *rendering) (reason string) {
 	condition := find(v.was, v1alpha1.ConditionConfigApplied)
 	if condition == nil || condition.Status == metav1.ConditionTrue || v.was.Status.Config == nil || v.was.Status.Config.RenderedHash != wanted.hash {
-		return false
+		return ""
 	}
-	return condition.Reason == v1alpha1.ReasonRefusedByMachine || condition.Reason == v1alpha1.ReasonRebootRequired
+	if condition.Reason == v1alpha1.ReasonRefusedByMachine || condition.Reason == v1alpha1.ReasonRebootRequired {
+		return condition.Reason
+	}
+	return ""
 }
 
 // sendLive sends a changed configuration over the connection on which the machine was recognised. What it runs afterwards

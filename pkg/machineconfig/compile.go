@@ -35,6 +35,8 @@ type Patch struct {
 	controlPlane, worker []config.Document
 	// secretPaths are the fields that come from Secrets, by document.
 	secretPaths map[string][][]string
+	// secrets are the values of these fields.
+	secrets []string
 }
 
 // PatchError says why a machine can't have a patch. It holds no value.
@@ -75,6 +77,7 @@ func Compile(patch *v1alpha1.TalosConfigPatch, cilium bool, secrets SecretValues
 		if parts, err = parts.fill(leads, text); err != nil {
 			return nil, &PatchError{Patch: patch.Name, Path: path, Reason: err.Error()}
 		}
+		compiled.secrets = append(compiled.secrets, text)
 		compiled.secretPaths[leads.document()] = append(compiled.secretPaths[leads.document()], leads.keys())
 	}
 	var err error

@@ -18,10 +18,8 @@ type Difference struct {
 	Document string
 	Path     Path
 	// Want and Have are the values for people: JSON in one line, or a text as it is, secrets replaced, cut after 256
-	// characters. What is absent on one side has the empty text there, and Absent says so.
+	// characters. What is absent on one side has the empty text there.
 	Want, Have string
-	// Missing means that the field isn't there and should be, Extra that it is there and shouldn't be.
-	Missing, Extra bool
 }
 
 // secretShown stands for a secret that is shown to nobody.
@@ -188,7 +186,7 @@ func (c *comparison) compareLists(at Path, want, have []any) {
 }
 
 func (c *comparison) add(at Path, want, have any) {
-	difference := Difference{Document: c.document, Path: slices.Clone(at), Missing: have == nil, Extra: want == nil}
+	difference := Difference{Document: c.document, Path: slices.Clone(at)}
 	if want != nil {
 		difference.Want = shownAt(c.wantShown, at)
 	}

@@ -251,6 +251,20 @@ func TestWhatAMachineCantHave(t *testing.T) {
 	}
 }
 
+// Talos quotes what it finds wrong; a value of a Secret must not get into a condition that way.
+func TestAFaultyValueOfASecretIsNotQuoted(t *testing.T) {
+	t.Parallel()
+	_, err := Render(inputs(t, testMachine(), testPatch(t, "p",
+		`{machine: {sysctls: {a.b: "1"}}, secretValues: [{path: /machine/nodeLabels/tier, secretKeyRef: {name: label, key: "not a label!"}}]}`)))
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("got %v", err)
+	}
+	var fault *PatchError
+	if !errors.As(err, &fault) || fault.Patch != "p" {
+		t.Errorf("got %v, want an error that names the patch", err)
+	}
+}
+
 func TestDeletingADocumentThatIsntThereIsAWarning(t *testing.T) {
 	t.Parallel()
 	in := inputs(t, testMachine(), testPatch(t, "tidy", `{documents: [{apiVersion: v1alpha1, kind: UserVolumeConfig, name: old, $patch: delete}]}`))

@@ -25,14 +25,29 @@ func check(in Inputs, text []byte) error {
 	if err == nil || len(in.Patches) == 0 {
 		return err
 	}
-	for count := range len(in.Patches) {
-		if fault := checkFirst(in, count); fault != nil && count == 0 {
-			return fault
-		} else if fault != nil {
-			return &PatchError{Patch: in.Patches[count-1].Name, Reason: fault.Error()}
+	if fault := checkFirst(in, 0); fault != nil {
+		return fault
+	}
+	guilty := in.Patches[len(in.Patches)-1].Name
+	for count := 1; count < len(in.Patches); count++ {
+		if fault := checkFirst(in, count); fault != nil {
+			guilty, err = in.Patches[count-1].Name, fault
+			break
 		}
 	}
-	return &PatchError{Patch: in.Patches[len(in.Patches)-1].Name, Reason: err.Error()}
+	return &PatchError{Patch: guilty, Reason: withoutSecrets(err.Error(), in.Patches)}
+}
+
+// withoutSecrets takes the values of Secrets out of what Talos finds wrong with them.
+func withoutSecrets(text string, patches []*Patch) string {
+	for _, patch := range patches {
+		for _, value := range patch.secrets {
+			if value != "" {
+				text = strings.ReplaceAll(text, value, secretShown)
+			}
+		}
+	}
+	return text
 }
 
 // checkFirst judges what there would be with the first patches only.

@@ -43,6 +43,8 @@ const (
 	LoseAnswer
 	// Refuse turns the configuration down.
 	Refuse
+	// RefuseLive says that the configuration can be taken at a reboot only.
+	RefuseLive
 	// Busy says that a configuration was applied already.
 	Busy
 )
@@ -173,6 +175,8 @@ func (c *connection) ApplyConfiguration(_ context.Context, config []byte, _ talo
 			return &talos.ApplyError{Err: errGone}
 		case Refuse:
 			return &talos.ApplyError{Delivered: true, Err: errors.New("InvalidArgument: no such thing")}
+		case RefuseLive:
+			return &talos.ApplyError{Delivered: true, Err: errors.New("InvalidArgument: this config change can't be applied in immediate mode")}
 		case Busy:
 			return &talos.ApplyError{Delivered: true, Err: errors.New("FailedPrecondition: configuration was already applied")}
 		}
