@@ -24,6 +24,7 @@ var (
 	goodStyle    = lipgloss.NewStyle().Foreground(lipgloss.Green)
 	waitStyle    = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 	badStyle     = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
+	removedStyle = lipgloss.NewStyle().Foreground(lipgloss.Red)
 	commandStyle = lipgloss.NewStyle().Foreground(lipgloss.Cyan)
 )
 
