@@ -90,6 +90,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ConfigDocument{}.OpenAPIModelName():               v1alpha1.ConfigDocument{}.OpenAPIDefinition(),
 		v1alpha1.ConfigDrift{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref),
 		v1alpha1.ConfigInput{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigInput(ref),
+		v1alpha1.ConfigRevision{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_ConfigRevision(ref),
+		v1alpha1.ConfigRevisionCause{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_ConfigRevisionCause(ref),
+		v1alpha1.ConfigRevisionInputs{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_ConfigRevisionInputs(ref),
 		v1alpha1.ConfigRollout{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref),
 		v1alpha1.ControlPlane{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_ControlPlane(ref),
 		v1alpha1.ControlPlaneCounts{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ControlPlaneCounts(ref),
@@ -142,6 +145,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.MachineReclaimSpec{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_MachineReclaimSpec(ref),
 		v1alpha1.MachineReclaimStatus{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref),
 		v1alpha1.MachineSection{}.OpenAPIModelName():               v1alpha1.MachineSection{}.OpenAPIDefinition(),
+		v1alpha1.ObjectGeneration{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_ObjectGeneration(ref),
 		v1alpha1.OperationCheck{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref),
 		v1alpha1.OperationControl{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_OperationControl(ref),
 		v1alpha1.OperationGate{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationGate(ref),
@@ -166,6 +170,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SettledVersions{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref),
 		v1alpha1.Shutdown{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Shutdown(ref),
 		v1alpha1.StorageReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_StorageReference(ref),
+		v1alpha1.StoredConfigRevision{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_StoredConfigRevision(ref),
+		v1alpha1.StoredConfigRevisionList{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_StoredConfigRevisionList(ref),
 		v1alpha1.SystemDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_SystemDisk(ref),
 		v1alpha1.TalosCluster{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosCluster(ref),
 		v1alpha1.TalosClusterList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosClusterList(ref),
@@ -187,6 +193,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.TalosMachineConfig{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineConfig(ref),
 		v1alpha1.TalosMachineConfigOptions{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineConfigOptions(ref),
 		v1alpha1.TalosMachineDrift{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref),
+		v1alpha1.TalosMachineHistory{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosMachineHistory(ref),
+		v1alpha1.TalosMachineHistoryOptions{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosMachineHistoryOptions(ref),
 		v1alpha1.TalosMachineList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
 		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
 		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
@@ -3326,6 +3334,224 @@ func schema_pkg_apis_ichor_v1alpha1_ConfigInput(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_ConfigRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigRevision is a configuration that was rendered for a machine.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision counts the machine's configurations from 1. Set by the server.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"hash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hash is the hexadecimal SHA-256 of the configuration's bytes, secrets included: status.config has it as renderedHash.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time at which it was rendered. Set by the server.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"inputs": {
+						SchemaProps: spec.SchemaProps{
+							Description: "inputs are what it was made of.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ConfigRevisionInputs{}.OpenAPIModelName()),
+						},
+					},
+					"causes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "causes are what changed since the revision before. Set by the server.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigRevisionCause{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"text": {
+						SchemaProps: spec.SchemaProps{
+							Description: "text is the configuration in YAML, secrets replaced by asterisks; only there if one revision is asked for.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"textOmitted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "textOmitted says why the text isn't kept; empty if it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"diff": {
+						SchemaProps: spec.SchemaProps{
+							Description: "diff is the unified diff from the text of the revision before; only there if one revision is asked for. Set by the server.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"revision", "hash"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName(), v1alpha1.ConfigRevisionCause{}.OpenAPIModelName(), v1alpha1.ConfigRevisionInputs{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_ConfigRevisionCause(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigRevisionCause is something that changed since the revision before.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is First, TalosConfigPatch, TalosCluster, Approval, Versions or Other.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the object, for TalosConfigPatch and TalosCluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"change": {
+						SchemaProps: spec.SchemaProps{
+							Description: "change is Added, Changed or Removed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fromGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fromGeneration is the object's generation in the revision before; 0 if it wasn't in it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "generation is the object's generation in this revision; 0 if it isn't in it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the user who did it; known of approvals alone.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"manager": {
+						SchemaProps: spec.SchemaProps{
+							Description: "manager is the program that wrote the object's spec last, as its managedFields name it, for instance kubectl-edit.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says it for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_ConfigRevisionInputs(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigRevisionInputs are what a configuration was made of.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cluster is the TalosCluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectGeneration{}.OpenAPIModelName()),
+						},
+					},
+					"patches": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "patches are the TalosConfigPatches, in the order in which they were merged.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ObjectGeneration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"approvedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "approvedBy is who approved the machine, or changed what was decided about it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"approvedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "approvedAt is when that was.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"versions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versions are the machine's settled versions.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SettledVersions{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName(), v1alpha1.ObjectGeneration{}.OpenAPIModelName(), v1alpha1.SettledVersions{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -5744,6 +5970,42 @@ func schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref common.ReferenceCal
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_ObjectGeneration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ObjectGeneration is an object as it was at some time.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid of the object.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "generation of its spec.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -6687,6 +6949,112 @@ func schema_pkg_apis_ichor_v1alpha1_StorageReference(ref common.ReferenceCallbac
 				Required: []string{"name"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_StoredConfigRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StoredConfigRevision is how the server stores a ConfigRevision: under a key of its own below the machine's UID, its texts packed. No endpoint serves it; it is in this package because it is stored like everything else.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision is without its texts.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ConfigRevision{}.OpenAPIModelName()),
+						},
+					},
+					"text": {
+						SchemaProps: spec.SchemaProps{
+							Description: "text is the configuration, secrets replaced, packed with gzip.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"diff": {
+						SchemaProps: spec.SchemaProps{
+							Description: "diff is the difference from the text of the revision before, packed with gzip.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+				},
+				Required: []string{"revision"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ConfigRevision{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_StoredConfigRevisionList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StoredConfigRevisionList is a list of StoredConfigRevisions.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the revisions.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.StoredConfigRevision{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.StoredConfigRevision{}.OpenAPIModelName()},
 	}
 }
 
@@ -8074,6 +8442,97 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref common.ReferenceCallba
 		},
 		Dependencies: []string{
 			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ConfigDrift{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosMachineHistory(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosMachineHistory are the last configurations that were rendered for a machine. The subresource talosmachines/history answers with it: without their texts, or with ?revision=N one of them with its text. Ichor adds one by posting a history with it alone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the machine's name and UID.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"revisions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"revision",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "revisions are the configurations, the newest first, at most ten.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigRevision{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ConfigRevision{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosMachineHistoryOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosMachineHistoryOptions are the query parameters of talosmachines/history.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision asks for one revision with its text. Defaults to 0: all without.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 

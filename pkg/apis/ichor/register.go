@@ -44,6 +44,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&IchorUser{}, &IchorUserList{},
 		&UserPassword{}, &UserPasswordList{},
 		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
+		&TalosMachineHistory{}, &TalosMachineHistoryOptions{}, &StoredConfigRevision{}, &StoredConfigRevisionList{},
 	)
 	return nil
 }

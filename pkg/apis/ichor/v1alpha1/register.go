@@ -47,6 +47,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&IchorUser{}, &IchorUserList{},
 		&UserPassword{}, &UserPasswordList{},
 		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
+		&TalosMachineHistory{}, &TalosMachineHistoryOptions{}, &StoredConfigRevision{}, &StoredConfigRevisionList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

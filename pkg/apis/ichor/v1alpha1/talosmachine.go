@@ -12,6 +12,7 @@ import (
 // +genclient:method=UpdateApproval,verb=update,subresource=approval,input=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachine,result=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachine
 // +genclient:method=UpdateIdentity,verb=update,subresource=identity,input=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachine,result=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachine
 // +genclient:method=Finalize,verb=update,subresource=finalize,input=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachine,result=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachine
+// +genclient:method=RecordHistory,verb=create,subresource=history,input=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachineHistory,result=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosMachineHistory
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TalosMachine is one machine with Talos Linux: who it is, whether a person approved it and what was decided then, and

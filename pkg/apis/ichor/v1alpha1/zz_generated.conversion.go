@@ -184,6 +184,36 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*ConfigRevision)(nil), (*ichor.ConfigRevision)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigRevision_To_ichor_ConfigRevision(a.(*ConfigRevision), b.(*ichor.ConfigRevision), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ConfigRevision)(nil), (*ConfigRevision)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ConfigRevision_To_v1alpha1_ConfigRevision(a.(*ichor.ConfigRevision), b.(*ConfigRevision), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ConfigRevisionCause)(nil), (*ichor.ConfigRevisionCause)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigRevisionCause_To_ichor_ConfigRevisionCause(a.(*ConfigRevisionCause), b.(*ichor.ConfigRevisionCause), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ConfigRevisionCause)(nil), (*ConfigRevisionCause)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ConfigRevisionCause_To_v1alpha1_ConfigRevisionCause(a.(*ichor.ConfigRevisionCause), b.(*ConfigRevisionCause), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ConfigRevisionInputs)(nil), (*ichor.ConfigRevisionInputs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigRevisionInputs_To_ichor_ConfigRevisionInputs(a.(*ConfigRevisionInputs), b.(*ichor.ConfigRevisionInputs), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ConfigRevisionInputs)(nil), (*ConfigRevisionInputs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ConfigRevisionInputs_To_v1alpha1_ConfigRevisionInputs(a.(*ichor.ConfigRevisionInputs), b.(*ConfigRevisionInputs), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ConfigRollout)(nil), (*ichor.ConfigRollout)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(a.(*ConfigRollout), b.(*ichor.ConfigRollout), scope)
 	}); err != nil {
@@ -704,6 +734,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*ObjectGeneration)(nil), (*ichor.ObjectGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ObjectGeneration_To_ichor_ObjectGeneration(a.(*ObjectGeneration), b.(*ichor.ObjectGeneration), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.ObjectGeneration)(nil), (*ObjectGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_ObjectGeneration_To_v1alpha1_ObjectGeneration(a.(*ichor.ObjectGeneration), b.(*ObjectGeneration), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*OperationCheck)(nil), (*ichor.OperationCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_OperationCheck_To_ichor_OperationCheck(a.(*OperationCheck), b.(*ichor.OperationCheck), scope)
 	}); err != nil {
@@ -944,6 +984,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*StoredConfigRevision)(nil), (*ichor.StoredConfigRevision)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_StoredConfigRevision_To_ichor_StoredConfigRevision(a.(*StoredConfigRevision), b.(*ichor.StoredConfigRevision), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.StoredConfigRevision)(nil), (*StoredConfigRevision)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_StoredConfigRevision_To_v1alpha1_StoredConfigRevision(a.(*ichor.StoredConfigRevision), b.(*StoredConfigRevision), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*StoredConfigRevisionList)(nil), (*ichor.StoredConfigRevisionList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_StoredConfigRevisionList_To_ichor_StoredConfigRevisionList(a.(*StoredConfigRevisionList), b.(*ichor.StoredConfigRevisionList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.StoredConfigRevisionList)(nil), (*StoredConfigRevisionList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_StoredConfigRevisionList_To_v1alpha1_StoredConfigRevisionList(a.(*ichor.StoredConfigRevisionList), b.(*StoredConfigRevisionList), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*SystemDisk)(nil), (*ichor.SystemDisk)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_SystemDisk_To_ichor_SystemDisk(a.(*SystemDisk), b.(*ichor.SystemDisk), scope)
 	}); err != nil {
@@ -1154,6 +1214,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*TalosMachineHistory)(nil), (*ichor.TalosMachineHistory)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosMachineHistory_To_ichor_TalosMachineHistory(a.(*TalosMachineHistory), b.(*ichor.TalosMachineHistory), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosMachineHistory)(nil), (*TalosMachineHistory)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosMachineHistory_To_v1alpha1_TalosMachineHistory(a.(*ichor.TalosMachineHistory), b.(*TalosMachineHistory), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosMachineHistoryOptions)(nil), (*ichor.TalosMachineHistoryOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosMachineHistoryOptions_To_ichor_TalosMachineHistoryOptions(a.(*TalosMachineHistoryOptions), b.(*ichor.TalosMachineHistoryOptions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosMachineHistoryOptions)(nil), (*TalosMachineHistoryOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosMachineHistoryOptions_To_v1alpha1_TalosMachineHistoryOptions(a.(*ichor.TalosMachineHistoryOptions), b.(*TalosMachineHistoryOptions), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*TalosMachineList)(nil), (*ichor.TalosMachineList)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_TalosMachineList_To_ichor_TalosMachineList(a.(*TalosMachineList), b.(*ichor.TalosMachineList), scope)
 	}); err != nil {
@@ -1306,6 +1386,11 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*url.Values)(nil), (*TalosMachineConfigOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_url_Values_To_v1alpha1_TalosMachineConfigOptions(a.(*url.Values), b.(*TalosMachineConfigOptions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*url.Values)(nil), (*TalosMachineHistoryOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_url_Values_To_v1alpha1_TalosMachineHistoryOptions(a.(*url.Values), b.(*TalosMachineHistoryOptions), scope)
 	}); err != nil {
 		return err
 	}
@@ -1630,6 +1715,66 @@ func autoConvert_ichor_ConfigInput_To_v1alpha1_ConfigInput(in *ichor.ConfigInput
 // Convert_ichor_ConfigInput_To_v1alpha1_ConfigInput is an autogenerated conversion function.
 func Convert_ichor_ConfigInput_To_v1alpha1_ConfigInput(in *ichor.ConfigInput, out *ConfigInput, s conversion.Scope) error {
 	return autoConvert_ichor_ConfigInput_To_v1alpha1_ConfigInput(in, out, s)
+}
+
+func autoConvert_v1alpha1_ConfigRevision_To_ichor_ConfigRevision(in *ConfigRevision, out *ichor.ConfigRevision, s conversion.Scope) error {
+	*out = *(*ichor.ConfigRevision)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ConfigRevision_To_ichor_ConfigRevision is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigRevision_To_ichor_ConfigRevision(in *ConfigRevision, out *ichor.ConfigRevision, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigRevision_To_ichor_ConfigRevision(in, out, s)
+}
+
+func autoConvert_ichor_ConfigRevision_To_v1alpha1_ConfigRevision(in *ichor.ConfigRevision, out *ConfigRevision, s conversion.Scope) error {
+	*out = *(*ConfigRevision)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ConfigRevision_To_v1alpha1_ConfigRevision is an autogenerated conversion function.
+func Convert_ichor_ConfigRevision_To_v1alpha1_ConfigRevision(in *ichor.ConfigRevision, out *ConfigRevision, s conversion.Scope) error {
+	return autoConvert_ichor_ConfigRevision_To_v1alpha1_ConfigRevision(in, out, s)
+}
+
+func autoConvert_v1alpha1_ConfigRevisionCause_To_ichor_ConfigRevisionCause(in *ConfigRevisionCause, out *ichor.ConfigRevisionCause, s conversion.Scope) error {
+	*out = *(*ichor.ConfigRevisionCause)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ConfigRevisionCause_To_ichor_ConfigRevisionCause is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigRevisionCause_To_ichor_ConfigRevisionCause(in *ConfigRevisionCause, out *ichor.ConfigRevisionCause, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigRevisionCause_To_ichor_ConfigRevisionCause(in, out, s)
+}
+
+func autoConvert_ichor_ConfigRevisionCause_To_v1alpha1_ConfigRevisionCause(in *ichor.ConfigRevisionCause, out *ConfigRevisionCause, s conversion.Scope) error {
+	*out = *(*ConfigRevisionCause)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ConfigRevisionCause_To_v1alpha1_ConfigRevisionCause is an autogenerated conversion function.
+func Convert_ichor_ConfigRevisionCause_To_v1alpha1_ConfigRevisionCause(in *ichor.ConfigRevisionCause, out *ConfigRevisionCause, s conversion.Scope) error {
+	return autoConvert_ichor_ConfigRevisionCause_To_v1alpha1_ConfigRevisionCause(in, out, s)
+}
+
+func autoConvert_v1alpha1_ConfigRevisionInputs_To_ichor_ConfigRevisionInputs(in *ConfigRevisionInputs, out *ichor.ConfigRevisionInputs, s conversion.Scope) error {
+	*out = *(*ichor.ConfigRevisionInputs)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ConfigRevisionInputs_To_ichor_ConfigRevisionInputs is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigRevisionInputs_To_ichor_ConfigRevisionInputs(in *ConfigRevisionInputs, out *ichor.ConfigRevisionInputs, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigRevisionInputs_To_ichor_ConfigRevisionInputs(in, out, s)
+}
+
+func autoConvert_ichor_ConfigRevisionInputs_To_v1alpha1_ConfigRevisionInputs(in *ichor.ConfigRevisionInputs, out *ConfigRevisionInputs, s conversion.Scope) error {
+	*out = *(*ConfigRevisionInputs)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ConfigRevisionInputs_To_v1alpha1_ConfigRevisionInputs is an autogenerated conversion function.
+func Convert_ichor_ConfigRevisionInputs_To_v1alpha1_ConfigRevisionInputs(in *ichor.ConfigRevisionInputs, out *ConfigRevisionInputs, s conversion.Scope) error {
+	return autoConvert_ichor_ConfigRevisionInputs_To_v1alpha1_ConfigRevisionInputs(in, out, s)
 }
 
 func autoConvert_v1alpha1_ConfigRollout_To_ichor_ConfigRollout(in *ConfigRollout, out *ichor.ConfigRollout, s conversion.Scope) error {
@@ -2724,6 +2869,26 @@ func Convert_ichor_MachineSection_To_v1alpha1_MachineSection(in *ichor.MachineSe
 	return autoConvert_ichor_MachineSection_To_v1alpha1_MachineSection(in, out, s)
 }
 
+func autoConvert_v1alpha1_ObjectGeneration_To_ichor_ObjectGeneration(in *ObjectGeneration, out *ichor.ObjectGeneration, s conversion.Scope) error {
+	*out = *(*ichor.ObjectGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ObjectGeneration_To_ichor_ObjectGeneration is an autogenerated conversion function.
+func Convert_v1alpha1_ObjectGeneration_To_ichor_ObjectGeneration(in *ObjectGeneration, out *ichor.ObjectGeneration, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ObjectGeneration_To_ichor_ObjectGeneration(in, out, s)
+}
+
+func autoConvert_ichor_ObjectGeneration_To_v1alpha1_ObjectGeneration(in *ichor.ObjectGeneration, out *ObjectGeneration, s conversion.Scope) error {
+	*out = *(*ObjectGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_ObjectGeneration_To_v1alpha1_ObjectGeneration is an autogenerated conversion function.
+func Convert_ichor_ObjectGeneration_To_v1alpha1_ObjectGeneration(in *ichor.ObjectGeneration, out *ObjectGeneration, s conversion.Scope) error {
+	return autoConvert_ichor_ObjectGeneration_To_v1alpha1_ObjectGeneration(in, out, s)
+}
+
 func autoConvert_v1alpha1_OperationCheck_To_ichor_OperationCheck(in *OperationCheck, out *ichor.OperationCheck, s conversion.Scope) error {
 	*out = *(*ichor.OperationCheck)(unsafe.Pointer(in))
 	return nil
@@ -3202,6 +3367,58 @@ func autoConvert_ichor_StorageReference_To_v1alpha1_StorageReference(in *ichor.S
 // Convert_ichor_StorageReference_To_v1alpha1_StorageReference is an autogenerated conversion function.
 func Convert_ichor_StorageReference_To_v1alpha1_StorageReference(in *ichor.StorageReference, out *StorageReference, s conversion.Scope) error {
 	return autoConvert_ichor_StorageReference_To_v1alpha1_StorageReference(in, out, s)
+}
+
+func autoConvert_v1alpha1_StoredConfigRevision_To_ichor_StoredConfigRevision(in *StoredConfigRevision, out *ichor.StoredConfigRevision, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_ConfigRevision_To_ichor_ConfigRevision(&in.Revision, &out.Revision, s); err != nil {
+		return err
+	}
+	out.Text = *(*[]byte)(unsafe.Pointer(&in.Text))
+	out.Diff = *(*[]byte)(unsafe.Pointer(&in.Diff))
+	return nil
+}
+
+// Convert_v1alpha1_StoredConfigRevision_To_ichor_StoredConfigRevision is an autogenerated conversion function.
+func Convert_v1alpha1_StoredConfigRevision_To_ichor_StoredConfigRevision(in *StoredConfigRevision, out *ichor.StoredConfigRevision, s conversion.Scope) error {
+	return autoConvert_v1alpha1_StoredConfigRevision_To_ichor_StoredConfigRevision(in, out, s)
+}
+
+func autoConvert_ichor_StoredConfigRevision_To_v1alpha1_StoredConfigRevision(in *ichor.StoredConfigRevision, out *StoredConfigRevision, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_ConfigRevision_To_v1alpha1_ConfigRevision(&in.Revision, &out.Revision, s); err != nil {
+		return err
+	}
+	out.Text = *(*[]byte)(unsafe.Pointer(&in.Text))
+	out.Diff = *(*[]byte)(unsafe.Pointer(&in.Diff))
+	return nil
+}
+
+// Convert_ichor_StoredConfigRevision_To_v1alpha1_StoredConfigRevision is an autogenerated conversion function.
+func Convert_ichor_StoredConfigRevision_To_v1alpha1_StoredConfigRevision(in *ichor.StoredConfigRevision, out *StoredConfigRevision, s conversion.Scope) error {
+	return autoConvert_ichor_StoredConfigRevision_To_v1alpha1_StoredConfigRevision(in, out, s)
+}
+
+func autoConvert_v1alpha1_StoredConfigRevisionList_To_ichor_StoredConfigRevisionList(in *StoredConfigRevisionList, out *ichor.StoredConfigRevisionList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ichor.StoredConfigRevision)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_StoredConfigRevisionList_To_ichor_StoredConfigRevisionList is an autogenerated conversion function.
+func Convert_v1alpha1_StoredConfigRevisionList_To_ichor_StoredConfigRevisionList(in *StoredConfigRevisionList, out *ichor.StoredConfigRevisionList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_StoredConfigRevisionList_To_ichor_StoredConfigRevisionList(in, out, s)
+}
+
+func autoConvert_ichor_StoredConfigRevisionList_To_v1alpha1_StoredConfigRevisionList(in *ichor.StoredConfigRevisionList, out *StoredConfigRevisionList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]StoredConfigRevision)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_ichor_StoredConfigRevisionList_To_v1alpha1_StoredConfigRevisionList is an autogenerated conversion function.
+func Convert_ichor_StoredConfigRevisionList_To_v1alpha1_StoredConfigRevisionList(in *ichor.StoredConfigRevisionList, out *StoredConfigRevisionList, s conversion.Scope) error {
+	return autoConvert_ichor_StoredConfigRevisionList_To_v1alpha1_StoredConfigRevisionList(in, out, s)
 }
 
 func autoConvert_v1alpha1_SystemDisk_To_ichor_SystemDisk(in *SystemDisk, out *ichor.SystemDisk, s conversion.Scope) error {
@@ -3750,6 +3967,66 @@ func autoConvert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(in *ichor
 // Convert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift is an autogenerated conversion function.
 func Convert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(in *ichor.TalosMachineDrift, out *TalosMachineDrift, s conversion.Scope) error {
 	return autoConvert_ichor_TalosMachineDrift_To_v1alpha1_TalosMachineDrift(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosMachineHistory_To_ichor_TalosMachineHistory(in *TalosMachineHistory, out *ichor.TalosMachineHistory, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.Revisions = *(*[]ichor.ConfigRevision)(unsafe.Pointer(&in.Revisions))
+	return nil
+}
+
+// Convert_v1alpha1_TalosMachineHistory_To_ichor_TalosMachineHistory is an autogenerated conversion function.
+func Convert_v1alpha1_TalosMachineHistory_To_ichor_TalosMachineHistory(in *TalosMachineHistory, out *ichor.TalosMachineHistory, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosMachineHistory_To_ichor_TalosMachineHistory(in, out, s)
+}
+
+func autoConvert_ichor_TalosMachineHistory_To_v1alpha1_TalosMachineHistory(in *ichor.TalosMachineHistory, out *TalosMachineHistory, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	out.Revisions = *(*[]ConfigRevision)(unsafe.Pointer(&in.Revisions))
+	return nil
+}
+
+// Convert_ichor_TalosMachineHistory_To_v1alpha1_TalosMachineHistory is an autogenerated conversion function.
+func Convert_ichor_TalosMachineHistory_To_v1alpha1_TalosMachineHistory(in *ichor.TalosMachineHistory, out *TalosMachineHistory, s conversion.Scope) error {
+	return autoConvert_ichor_TalosMachineHistory_To_v1alpha1_TalosMachineHistory(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosMachineHistoryOptions_To_ichor_TalosMachineHistoryOptions(in *TalosMachineHistoryOptions, out *ichor.TalosMachineHistoryOptions, s conversion.Scope) error {
+	out.Revision = in.Revision
+	return nil
+}
+
+// Convert_v1alpha1_TalosMachineHistoryOptions_To_ichor_TalosMachineHistoryOptions is an autogenerated conversion function.
+func Convert_v1alpha1_TalosMachineHistoryOptions_To_ichor_TalosMachineHistoryOptions(in *TalosMachineHistoryOptions, out *ichor.TalosMachineHistoryOptions, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosMachineHistoryOptions_To_ichor_TalosMachineHistoryOptions(in, out, s)
+}
+
+func autoConvert_ichor_TalosMachineHistoryOptions_To_v1alpha1_TalosMachineHistoryOptions(in *ichor.TalosMachineHistoryOptions, out *TalosMachineHistoryOptions, s conversion.Scope) error {
+	out.Revision = in.Revision
+	return nil
+}
+
+// Convert_ichor_TalosMachineHistoryOptions_To_v1alpha1_TalosMachineHistoryOptions is an autogenerated conversion function.
+func Convert_ichor_TalosMachineHistoryOptions_To_v1alpha1_TalosMachineHistoryOptions(in *ichor.TalosMachineHistoryOptions, out *TalosMachineHistoryOptions, s conversion.Scope) error {
+	return autoConvert_ichor_TalosMachineHistoryOptions_To_v1alpha1_TalosMachineHistoryOptions(in, out, s)
+}
+
+func autoConvert_url_Values_To_v1alpha1_TalosMachineHistoryOptions(in *url.Values, out *TalosMachineHistoryOptions, s conversion.Scope) error {
+	// WARNING: Field TypeMeta does not have json tag, skipping.
+
+	if values, ok := map[string][]string(*in)["revision"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_int64(&values, &out.Revision, s); err != nil {
+			return err
+		}
+	} else {
+		out.Revision = 0
+	}
+	return nil
+}
+
+// Convert_url_Values_To_v1alpha1_TalosMachineHistoryOptions is an autogenerated conversion function.
+func Convert_url_Values_To_v1alpha1_TalosMachineHistoryOptions(in *url.Values, out *TalosMachineHistoryOptions, s conversion.Scope) error {
+	return autoConvert_url_Values_To_v1alpha1_TalosMachineHistoryOptions(in, out, s)
 }
 
 func autoConvert_v1alpha1_TalosMachineList_To_ichor_TalosMachineList(in *TalosMachineList, out *ichor.TalosMachineList, s conversion.Scope) error {

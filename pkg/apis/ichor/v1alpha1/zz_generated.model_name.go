@@ -88,6 +88,21 @@ func (in ConfigInput) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigRevision) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ConfigRevision"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigRevisionCause) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ConfigRevisionCause"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigRevisionInputs) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ConfigRevisionInputs"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigRollout) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ConfigRollout"
 }
@@ -348,6 +363,11 @@ func (in MachineSection) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ObjectGeneration) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ObjectGeneration"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in OperationCheck) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.OperationCheck"
 }
@@ -468,6 +488,16 @@ func (in StorageReference) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StoredConfigRevision) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.StoredConfigRevision"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StoredConfigRevisionList) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.StoredConfigRevisionList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SystemDisk) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.SystemDisk"
 }
@@ -570,6 +600,16 @@ func (in TalosMachineConfigOptions) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TalosMachineDrift) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.TalosMachineDrift"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosMachineHistory) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosMachineHistory"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosMachineHistoryOptions) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosMachineHistoryOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -86,6 +86,12 @@ func ExtractTalosMachineFinalize(talosMachine *ichorv1alpha1.TalosMachine, field
 	return ExtractTalosMachineFrom(talosMachine, fieldManager, "finalize")
 }
 
+// ExtractTalosMachineHistory extracts the applied configuration owned by fieldManager from
+// talosMachine for the history subresource.
+func ExtractTalosMachineHistory(talosMachine *ichorv1alpha1.TalosMachine, fieldManager string) (*TalosMachineApplyConfiguration, error) {
+	return ExtractTalosMachineFrom(talosMachine, fieldManager, "history")
+}
+
 // ExtractTalosMachineIdentity extracts the applied configuration owned by fieldManager from
 // talosMachine for the identity subresource.
 func ExtractTalosMachineIdentity(talosMachine *ichorv1alpha1.TalosMachine, fieldManager string) (*TalosMachineApplyConfiguration, error) {

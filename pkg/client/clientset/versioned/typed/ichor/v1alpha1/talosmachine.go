@@ -40,6 +40,7 @@ type TalosMachineInterface interface {
 	UpdateApproval(ctx context.Context, talosMachineName string, talosMachine *ichorv1alpha1.TalosMachine, opts v1.UpdateOptions) (*ichorv1alpha1.TalosMachine, error)
 	UpdateIdentity(ctx context.Context, talosMachineName string, talosMachine *ichorv1alpha1.TalosMachine, opts v1.UpdateOptions) (*ichorv1alpha1.TalosMachine, error)
 	Finalize(ctx context.Context, talosMachineName string, talosMachine *ichorv1alpha1.TalosMachine, opts v1.UpdateOptions) (*ichorv1alpha1.TalosMachine, error)
+	RecordHistory(ctx context.Context, talosMachineName string, talosMachineHistory *ichorv1alpha1.TalosMachineHistory, opts v1.CreateOptions) (*ichorv1alpha1.TalosMachineHistory, error)
 
 	TalosMachineExpansion
 }
@@ -100,6 +101,20 @@ func (c *talosMachines) Finalize(ctx context.Context, talosMachineName string, t
 		SubResource("finalize").
 		VersionedParams(&opts, scheme.ParameterCodec).
 		Body(talosMachine).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// RecordHistory takes the representation of a talosMachineHistory and creates it.  Returns the server's representation of the talosMachineHistory, and an error, if there is any.
+func (c *talosMachines) RecordHistory(ctx context.Context, talosMachineName string, talosMachineHistory *ichorv1alpha1.TalosMachineHistory, opts v1.CreateOptions) (result *ichorv1alpha1.TalosMachineHistory, err error) {
+	result = &ichorv1alpha1.TalosMachineHistory{}
+	err = c.GetClient().Post().
+		Resource("talosmachines").
+		Name(talosMachineName).
+		SubResource("history").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(talosMachineHistory).
 		Do(ctx).
 		Into(result)
 	return

@@ -74,3 +74,14 @@ func (c *fakeTalosMachines) Finalize(ctx context.Context, talosMachineName strin
 	}
 	return obj.(*v1alpha1.TalosMachine), err
 }
+
+// RecordHistory takes the representation of a talosMachineHistory and creates it.  Returns the server's representation of the talosMachineHistory, and an error, if there is any.
+func (c *fakeTalosMachines) RecordHistory(ctx context.Context, talosMachineName string, talosMachineHistory *v1alpha1.TalosMachineHistory, opts v1.CreateOptions) (result *v1alpha1.TalosMachineHistory, err error) {
+	emptyResult := &v1alpha1.TalosMachineHistory{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), talosMachineName, "history", talosMachineHistory, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.TalosMachineHistory), err
+}
