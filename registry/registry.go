@@ -93,7 +93,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authori
 
 // addOthers builds the storage of the kinds that need nothing but themselves, and a word of their neighbours.
 func (r *Registry) addOthers(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, checker verbs.Checker) error {
-	patches, err := talosconfigpatches.New(typer, options)
+	patches, err := talosconfigpatches.New(typer, options, r.cluster)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,23 @@ type Patch struct {
 	secretPaths map[string][][]string
 	// secrets are the values of these fields.
 	secrets []string
+	// newToControlPlane and newToWorker are what in it some version of Talos doesn't know, of what machines of each role get.
+	newToControlPlane, newToWorker []unknown
+}
+
+// check finds what of the patch a machine doesn't know, whose Talos is one of these versions.
+func (p *Patch) check(controlPlane bool, versions ...string) error {
+	news := p.newToWorker
+	if controlPlane {
+		news = p.newToControlPlane
+	}
+	for _, news := range news {
+		if old := slices.IndexFunc(versions, news.to); old >= 0 {
+			return &PatchError{Patch: p.Name, Path: news.fault.Field,
+				Reason: fmt.Sprintf("%s, and the machine has %s: upgrade it, or leave it out of the patch's target", news.fault.Detail, versions[old])}
+		}
+	}
+	return nil
 }
 
 // PatchError says why a machine can't have a patch. It holds no value.
@@ -80,11 +97,13 @@ func Compile(patch *v1alpha1.TalosConfigPatch, cilium bool, secrets SecretValues
 		compiled.secrets = append(compiled.secrets, text)
 		compiled.secretPaths[leads.document()] = append(compiled.secretPaths[leads.document()], leads.keys())
 	}
+	worker, path := parts.withoutControlPlaneFields(), field.NewPath("spec")
+	compiled.newToControlPlane, compiled.newToWorker = unknownTo(parts, path), unknownTo(worker, path)
 	var err error
 	if compiled.controlPlane, err = parts.documents(); err != nil {
 		return nil, &PatchError{Patch: patch.Name, Reason: err.Error()}
 	}
-	if compiled.worker, err = parts.withoutControlPlaneFields().documents(); err != nil {
+	if compiled.worker, err = worker.documents(); err != nil {
 		return nil, &PatchError{Patch: patch.Name, Reason: err.Error()}
 	}
 	return compiled, nil

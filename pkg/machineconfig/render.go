@@ -132,6 +132,9 @@ func render(in Inputs, observe func(source, coreconfig.Provider) error) (*render
 	r := &rendering{}
 	controlPlane := in.Machine.Spec.Role == v1alpha1.RoleControlPlane
 	for _, patch := range in.Patches {
+		if err := patch.check(controlPlane, in.Facts.MaintenanceVersion, in.Facts.Versions.Talos); err != nil {
+			return nil, err
+		}
 		documents, warnings, err := patch.apply(provider.Documents(), controlPlane)
 		if err != nil {
 			return nil, err

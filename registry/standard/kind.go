@@ -42,6 +42,8 @@ type Kind[T Object, S, U any] struct {
 	// Validate judges a new object, ValidateUpdate a changed one, all of it.
 	Validate       func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
+	// ValidateAmong judges an object by others: a new one, with no old object, or a changed one. May be nil.
+	ValidateAmong func(ctx context.Context, obj, old T) field.ErrorList
 	// StatusKept are fields of the status that the status door doesn't change, as dotted paths; KeepStatus copies them.
 	// Both may be nil.
 	StatusKept []string

@@ -5,6 +5,7 @@ package standard
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,15 +92,24 @@ func (s strategy[T, S, U]) moveGeneration(obj, old T) {
 }
 
 // Validate judges a new object.
-func (s strategy[T, S, U]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s strategy[T, S, U]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	object := obj.(T)
-	return append(validation.ValidateOwners(object.GetOwnerReferences(), nil), s.kind.Validate(object)...)
+	var none T
+	return slices.Concat(validation.ValidateOwners(object.GetOwnerReferences(), nil), s.kind.Validate(object), s.among(ctx, object, none))
+}
+
+func (s strategy[T, S, U]) among(ctx context.Context, obj, old T) field.ErrorList {
+	if s.kind.ValidateAmong == nil {
+		return nil
+	}
+	return s.kind.ValidateAmong(ctx, obj, old)
 }
 
 // ValidateUpdate judges a change through the main resource.
-func (s strategy[T, S, U]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+func (s strategy[T, S, U]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	object, was := obj.(T), old.(T)
-	return append(validation.ValidateOwners(object.GetOwnerReferences(), was.GetOwnerReferences()), s.kind.ValidateUpdate(object, was)...)
+	return slices.Concat(validation.ValidateOwners(object.GetOwnerReferences(), was.GetOwnerReferences()), s.kind.ValidateUpdate(object, was),
+		s.among(ctx, object, was))
 }
 
 // WarningsOnCreate tells of what is allowed and may be unwise.

@@ -6,10 +6,13 @@ package talosconfigpatches
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,8 +29,11 @@ import (
 // Storage is the storage of the kind.
 type Storage = standard.Storage[*ichor.TalosConfigPatch, ichor.TalosConfigPatchSpec, ichor.TalosConfigPatchStatus]
 
-// New builds it.
-func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage, error) {
+// Cluster reads a TalosCluster.
+type Cluster func(ctx context.Context, name string) (*ichor.TalosCluster, error)
+
+// New builds it. Patches are held against the cluster that they are for.
+func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, cluster Cluster) (*Storage, error) {
 	return standard.New(typer, options, standard.Kind[*ichor.TalosConfigPatch, ichor.TalosConfigPatchSpec, ichor.TalosConfigPatchStatus]{
 		Resource: "talosconfigpatches", Singular: "talosconfigpatch", ShortNames: []string{"tcp"},
 		New:            func() *ichor.TalosConfigPatch { return &ichor.TalosConfigPatch{} },
@@ -39,6 +45,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter) (*Storage
 		Prepare:        canonicalize,
 		Validate:       validate,
 		ValidateUpdate: validateUpdate,
+		ValidateAmong:  cluster.validate,
 		ValidateStatus: validation.ValidateTalosConfigPatchStatusUpdate,
 		Warnings:       validation.ConfigPatchWarnings,
 		Selectable: func(p *ichor.TalosConfigPatch) fields.Set {
@@ -95,7 +102,7 @@ func validateUpdate(patch, was *ichor.TalosConfigPatch) field.ErrorList {
 }
 
 // validateParts judges what is Talos' own: whether Talos takes it, whether something else decides on it, and whether the
-// machines that it is for have it. Whether the cluster has Cilium, which decides on more, is found when it is rendered.
+// machines that it is for have it.
 func validateParts(patch *ichor.TalosConfigPatch) field.ErrorList {
 	parts, path := parts(patch), field.NewPath("spec")
 	errs := machineconfig.CheckOwned(parts, false, path)
@@ -103,6 +110,36 @@ func validateParts(patch *ichor.TalosConfigPatch) field.ErrorList {
 	for _, fault := range machineconfig.CheckPatch(parts, path) {
 		// Where a field may not be at all, what is wrong with its value is of no interest.
 		if !slices.ContainsFunc(errs, func(above *field.Error) bool { return within(fault.Field, above.Field) }) {
+			errs = append(errs, fault)
+		}
+	}
+	return errs
+}
+
+// validate judges what is Talos' own by what the cluster is: its version of Talos must know it, and Cilium decides on more
+// where it is. A cluster may change after its patches, so rendering judges the same again, and a patch that isn't changed is
+// left in peace; one for a cluster that isn't there yet is judged then.
+func (cluster Cluster) validate(ctx context.Context, patch, was *ichor.TalosConfigPatch) field.ErrorList {
+	if was != nil && apiequality.Semantic.DeepEqual(patch.Spec, was.Spec) {
+		return nil
+	}
+	path := field.NewPath("spec")
+	name := patch.Spec.Target.ClusterRef.Name
+	owner, err := cluster(ctx, name)
+	switch {
+	case name == "" || apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return field.ErrorList{field.InternalError(path.Child("target", "clusterRef"), fmt.Errorf("read cluster %s: %w", name, err))}
+	}
+	parts := parts(patch)
+	errs := machineconfig.CheckVersion(parts, owner.Spec.TalosVersion, path)
+	if owner.Spec.CNI.Cilium == nil {
+		return errs
+	}
+	anyway := machineconfig.CheckOwned(parts, false, path)
+	for _, fault := range machineconfig.CheckOwned(parts, true, path) {
+		if !slices.ContainsFunc(anyway, func(known *field.Error) bool { return known.Field == fault.Field }) {
 			errs = append(errs, fault)
 		}
 	}

@@ -98,6 +98,7 @@ var wrongPatches = []wrong{
 	{"a document without kind", "TalosConfigPatch", "spec.documents.0.kind", "", nil},
 	{"a document of another version", "TalosConfigPatch", "spec.documents.0.apiVersion", "v2", nil},
 	{"an unknown field of a document", "TalosConfigPatch", "spec.documents.0.provisioning.minSiz", "1GiB", nil},
+	{"an unknown field of a rule for images", "TalosConfigPatch", "spec.documents.0", object{"apiVersion": "v1alpha1", "kind": "ImageVerificationConfig", "rules": list{object{"image": "registry.k8s.io/*", "denied": true}}}, []string{"spec.documents[0].rules[0].denied"}},
 	{"a document twice", "TalosConfigPatch", "spec.documents.1", object{"apiVersion": "v1alpha1", "kind": "UserVolumeConfig", "name": "data", "provisioning": object{}}, nil},
 	{"a secret value for nothing", "TalosConfigPatch", "spec.secretValues.0.path", "/spec/machine", nil},
 	{"a secret value for a whole document", "TalosConfigPatch", "spec.secretValues.0.path", "/documents/RegistryAuthConfig", nil},

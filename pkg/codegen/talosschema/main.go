@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command talosschema prints the JSON schema of Talos' configuration that the machinery module ships, without what only
-// editors need.
+// editors need, and with the documents that it lacks.
 package main
 
 import (
@@ -36,6 +36,9 @@ func run() error {
 	}
 	if err := json.Unmarshal(text, &schema); err != nil {
 		return fmt.Errorf("parse the schema: %w", err)
+	}
+	if err := addOmitted(schema.Definitions); err != nil {
+		return err
 	}
 	out := json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)

@@ -47,6 +47,9 @@ func TestTalosOwnTextIsThere(t *testing.T) {
 	if kinds := Kinds(); !slices.Contains(kinds, "UserVolumeConfig") || !slices.IsSorted(kinds) {
 		t.Errorf("want UserVolumeConfig among the sorted kinds, got %v", kinds)
 	}
+	if rules := Document("ImageVerificationConfig"); rules == nil || rules.Properties["rules"].Items.Schema.Properties["deny"].Description == "" {
+		t.Error("a document that the machinery's own schema omits isn't described")
+	}
 	if Document("NoSuchConfig") != nil || Definition("none") != nil {
 		t.Error("there is a schema for a kind that there isn't")
 	}
