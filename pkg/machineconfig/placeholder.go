@@ -33,6 +33,21 @@ type View struct {
 	Provenance []Origin
 }
 
+// previewInputs are what a machine's configuration is made of, but for its patches, as far as the API knows it.
+func previewInputs(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine) Inputs {
+	versions := Settle(cluster, m.Status.SchematicID)
+	if m.Status.SettledVersions != nil {
+		versions = *m.Status.SettledVersions
+	}
+	return Inputs{
+		Bundle: bundle, Cluster: cluster, Machine: m,
+		Facts: Facts{MaintenanceVersion: m.Status.TalosVersion, Inventory: m.Status.Inventory, Versions: versions},
+	}
+}
+
+// placeholderValue stands for the value of every Secret.
+func placeholderValue(v1alpha1.SecretKeyReference) (string, error) { return SecretPlaceholder, nil }
+
 // Preview renders what a machine is to have as the controller does, but without any secret: with placeholders for those of
 // the cluster and of Secrets. Its errors are Render's.
 func Preview(cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, patches []*v1alpha1.TalosConfigPatch, provenance bool) (*View, error) {
@@ -40,27 +55,19 @@ func Preview(cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, patches [
 	if err != nil {
 		return nil, err
 	}
-	versions := Settle(cluster, m.Status.SchematicID)
-	if m.Status.SettledVersions != nil {
-		versions = *m.Status.SettledVersions
-	}
-	in := Inputs{
-		Bundle: bundle, Cluster: cluster, Machine: m,
-		Facts: Facts{MaintenanceVersion: m.Status.TalosVersion, Inventory: m.Status.Inventory, Versions: versions},
-	}
-	placeholder := func(v1alpha1.SecretKeyReference) (string, error) { return SecretPlaceholder, nil }
+	in := previewInputs(bundle, cluster, m)
 	for _, patch := range PatchesFor(m, patches) {
-		made, err := Compile(patch, cluster.Spec.CNI.Cilium != nil, placeholder)
+		made, err := Compile(patch, cluster.Spec.CNI.Cilium != nil, placeholderValue)
 		if err != nil {
 			return nil, err
 		}
 		in.Patches = append(in.Patches, made)
 	}
-	text, err := Render(in)
+	rendering, text, err := renderAll(in)
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Patches: in.Patches, Warnings: Warnings(in)}
+	view := &View{Patches: in.Patches, Warnings: rendering.warnings}
 	if view.Text, err = Redact(text, MasksOf(in.Patches)); err != nil {
 		return nil, err
 	}

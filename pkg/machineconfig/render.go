@@ -63,15 +63,21 @@ type Inputs struct {
 // holds the cluster's secrets; Redact it before it is shown. Errors name the field of the machine, the cluster or the
 // patch (*PatchError) that can't be rendered, and hold no secret.
 func Render(in Inputs) ([]byte, error) {
+	_, text, err := renderAll(in)
+	return text, err
+}
+
+// renderAll is Render, with what is odd about it though it works.
+func renderAll(in Inputs) (*rendering, []byte, error) {
 	rendering, err := render(in, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := rendering.encode()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return text, check(in, text)
+	return rendering, text, check(in, text)
 }
 
 // Warnings are what is odd about a rendering that works, for instance a patch that deletes a document that isn't there.
