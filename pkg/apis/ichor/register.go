@@ -45,6 +45,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&UserPassword{}, &UserPasswordList{},
 		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
 		&TalosMachineHistory{}, &TalosMachineHistoryOptions{}, &StoredConfigRevision{}, &StoredConfigRevisionList{},
+		&TalosConfigPatchPreview{},
 	)
 	return nil
 }

@@ -79,6 +79,11 @@ func SetDefaults_TalosConfigPatchSpec(spec *TalosConfigPatchSpec) {
 	setDefaultPointer(&spec.Priority, DefaultPatchPriority)
 }
 
+// SetDefaults_TalosConfigPatchPreviewSpec fills what was left out of a question.
+func SetDefaults_TalosConfigPatchPreviewSpec(spec *TalosConfigPatchPreviewSpec) {
+	setDefault(&spec.Change, PatchWrite)
+}
+
 // SetDefaults_TalosOperationSpec fills what was left out of an operation.
 func SetDefaults_TalosOperationSpec(spec *TalosOperationSpec) {
 	setDefault(&spec.Mode, OperationModeRun)

@@ -48,6 +48,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&UserPassword{}, &UserPasswordList{},
 		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
 		&TalosMachineHistory{}, &TalosMachineHistoryOptions{}, &StoredConfigRevision{}, &StoredConfigRevisionList{},
+		&TalosConfigPatchPreview{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

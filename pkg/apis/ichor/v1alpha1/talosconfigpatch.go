@@ -8,6 +8,7 @@ import (
 
 // +genclient
 // +genclient:nonNamespaced
+// +genclient:method=CreatePreview,verb=create,subresource=preview,input=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosConfigPatchPreview,result=maesh.dev/ichor/pkg/apis/ichor/v1alpha1.TalosConfigPatchPreview
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TalosConfigPatch is a piece of Talos machine configuration for some machines of a cluster. Patches are merged into
