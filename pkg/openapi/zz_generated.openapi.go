@@ -19,197 +19,205 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		resource.Quantity{}.OpenAPIModelName():                     schema_apimachinery_pkg_api_resource_Quantity(ref),
-		v1.APIGroup{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_APIGroup(ref),
-		v1.APIGroupList{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_APIGroupList(ref),
-		v1.APIResource{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIResource(ref),
-		v1.APIResourceList{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_APIResourceList(ref),
-		v1.APIVersions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIVersions(ref),
-		v1.ApplyOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		v1.Condition{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Condition(ref),
-		v1.CreateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_CreateOptions(ref),
-		v1.DeleteOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		v1.Duration{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Duration(ref),
-		v1.FieldSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		v1.FieldsV1{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_FieldsV1(ref),
-		v1.GetOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_GetOptions(ref),
-		v1.GroupKind{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_GroupKind(ref),
-		v1.GroupResource{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_GroupResource(ref),
-		v1.GroupVersion{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupVersion(ref),
-		v1.GroupVersionForDiscovery{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		v1.GroupVersionKind{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		v1.GroupVersionResource{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		v1.InternalEvent{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_InternalEvent(ref),
-		v1.LabelSelector{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_LabelSelector(ref),
-		v1.LabelSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		v1.List{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_List(ref),
-		v1.ListMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_ListMeta(ref),
-		v1.ListOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ListOptions(ref),
-		v1.ManagedFieldsEntry{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		v1.MicroTime{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_MicroTime(ref),
-		v1.ObjectMeta{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		v1.OwnerReference{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_OwnerReference(ref),
-		v1.PartialObjectMetadata{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		v1.PartialObjectMetadataList{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		v1.Patch{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Patch(ref),
-		v1.PatchOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_PatchOptions(ref),
-		v1.Preconditions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Preconditions(ref),
-		v1.RootPaths{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_RootPaths(ref),
-		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		v1.ShardInfo{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ShardInfo(ref),
-		v1.Status{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_Status(ref),
-		v1.StatusCause{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_StatusCause(ref),
-		v1.StatusDetails{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_StatusDetails(ref),
-		v1.Table{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Table(ref),
-		v1.TableColumnDefinition{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		v1.TableOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_TableOptions(ref),
-		v1.TableRow{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TableRow(ref),
-		v1.TableRowCondition{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		v1.Time{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Time(ref),
-		v1.Timestamp{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Timestamp(ref),
-		v1.TypeMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TypeMeta(ref),
-		v1.UpdateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		v1.WatchEvent{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():                  schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():                      schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():                       schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_version_Info(ref),
-		v1alpha1.AgeEncryption{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_AgeEncryption(ref),
-		v1alpha1.ApplyPolicy{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref),
-		v1alpha1.BackupEncryption{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_BackupEncryption(ref),
-		v1alpha1.BackupReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_BackupReference(ref),
-		v1alpha1.BackupRetention{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_BackupRetention(ref),
-		v1alpha1.CELGate{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_CELGate(ref),
-		v1alpha1.CNI{}.OpenAPIModelName():                          schema_pkg_apis_ichor_v1alpha1_CNI(ref),
-		v1alpha1.CPUInventory{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_CPUInventory(ref),
-		v1alpha1.Cilium{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_Cilium(ref),
-		v1alpha1.CiliumUpgrade{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_CiliumUpgrade(ref),
-		v1alpha1.ClusterNetwork{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_ClusterNetwork(ref),
-		v1alpha1.ClusterReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_ClusterReference(ref),
-		v1alpha1.ClusterSection{}.OpenAPIModelName():               v1alpha1.ClusterSection{}.OpenAPIDefinition(),
-		v1alpha1.ConfigDocument{}.OpenAPIModelName():               v1alpha1.ConfigDocument{}.OpenAPIDefinition(),
-		v1alpha1.ConfigDrift{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref),
-		v1alpha1.ConfigInput{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ConfigInput(ref),
-		v1alpha1.ConfigRevision{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_ConfigRevision(ref),
-		v1alpha1.ConfigRevisionCause{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_ConfigRevisionCause(ref),
-		v1alpha1.ConfigRevisionInputs{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_ConfigRevisionInputs(ref),
-		v1alpha1.ConfigRollout{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref),
-		v1alpha1.ControlPlane{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_ControlPlane(ref),
-		v1alpha1.ControlPlaneCounts{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ControlPlaneCounts(ref),
-		v1alpha1.ControlPlaneSlot{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_ControlPlaneSlot(ref),
-		v1alpha1.CredentialRequester{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_CredentialRequester(ref),
-		v1alpha1.DiscoveredHost{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_DiscoveredHost(ref),
-		v1alpha1.Discovery{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_Discovery(ref),
-		v1alpha1.DiscoveryStatus{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_DiscoveryStatus(ref),
-		v1alpha1.DiscoverySubnet{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_DiscoverySubnet(ref),
-		v1alpha1.DiskInventory{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_DiskInventory(ref),
-		v1alpha1.DiskMatch{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_DiskMatch(ref),
-		v1alpha1.Drain{}.OpenAPIModelName():                        schema_pkg_apis_ichor_v1alpha1_Drain(ref),
-		v1alpha1.Endpoint{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Endpoint(ref),
-		v1alpha1.EtcdBackupRecord{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_EtcdBackupRecord(ref),
-		v1alpha1.EtcdMember{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_EtcdMember(ref),
-		v1alpha1.EtcdRestore{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_EtcdRestore(ref),
-		v1alpha1.FieldProvenance{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_FieldProvenance(ref),
-		v1alpha1.FingerprintRecord{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref),
-		v1alpha1.GatewayReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_GatewayReference(ref),
-		v1alpha1.Hardening{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_Hardening(ref),
-		v1alpha1.IchorInstallation{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_IchorInstallation(ref),
-		v1alpha1.IchorInstallationList{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_IchorInstallationList(ref),
-		v1alpha1.IchorInstallationSpec{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_IchorInstallationSpec(ref),
-		v1alpha1.IchorInstallationStatus{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_IchorInstallationStatus(ref),
-		v1alpha1.IchorUpgrade{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_IchorUpgrade(ref),
-		v1alpha1.IchorUser{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_IchorUser(ref),
-		v1alpha1.IchorUserList{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_IchorUserList(ref),
-		v1alpha1.IchorUserSpec{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_IchorUserSpec(ref),
-		v1alpha1.IchorUserStatus{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_IchorUserStatus(ref),
-		v1alpha1.IdentityResolution{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_IdentityResolution(ref),
-		v1alpha1.Install{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_Install(ref),
-		v1alpha1.InstallationImages{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_InstallationImages(ref),
-		v1alpha1.InstallationReplicas{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_InstallationReplicas(ref),
-		v1alpha1.InstallationUI{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_InstallationUI(ref),
-		v1alpha1.InterfaceMatch{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_InterfaceMatch(ref),
-		v1alpha1.JSONObject{}.OpenAPIModelName():                   v1alpha1.JSONObject{}.OpenAPIDefinition(),
-		v1alpha1.JobGate{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_JobGate(ref),
-		v1alpha1.KubernetesUpgrade{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_KubernetesUpgrade(ref),
-		v1alpha1.LinkInventory{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_LinkInventory(ref),
-		v1alpha1.LocalSecretReference{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_LocalSecretReference(ref),
-		v1alpha1.MachineApproval{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_MachineApproval(ref),
-		v1alpha1.MachineConfigStatus{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_MachineConfigStatus(ref),
-		v1alpha1.MachineCounts{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_MachineCounts(ref),
-		v1alpha1.MachineDisk{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_MachineDisk(ref),
-		v1alpha1.MachineIdentity{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_MachineIdentity(ref),
-		v1alpha1.MachineInventory{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_MachineInventory(ref),
-		v1alpha1.MachineNetwork{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_MachineNetwork(ref),
-		v1alpha1.MachineReclaim{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_MachineReclaim(ref),
-		v1alpha1.MachineReclaimList{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_MachineReclaimList(ref),
-		v1alpha1.MachineReclaimSpec{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_MachineReclaimSpec(ref),
-		v1alpha1.MachineReclaimStatus{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref),
-		v1alpha1.MachineSection{}.OpenAPIModelName():               v1alpha1.MachineSection{}.OpenAPIDefinition(),
-		v1alpha1.ObjectGeneration{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_ObjectGeneration(ref),
-		v1alpha1.OperationCheck{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref),
-		v1alpha1.OperationControl{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_OperationControl(ref),
-		v1alpha1.OperationGate{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationGate(ref),
-		v1alpha1.OperationMachineStatus{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref),
-		v1alpha1.OperationMachines{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_OperationMachines(ref),
-		v1alpha1.OperationPlan{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationPlan(ref),
-		v1alpha1.OperationWindow{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_OperationWindow(ref),
-		v1alpha1.PatchCounts{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PatchCounts(ref),
-		v1alpha1.PatchRefusal{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_PatchRefusal(ref),
-		v1alpha1.PatchTarget{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PatchTarget(ref),
-		v1alpha1.PlannedMachine{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref),
-		v1alpha1.ProvisioningStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref),
-		v1alpha1.Reboot{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_Reboot(ref),
-		v1alpha1.ReclaimDisk{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref),
-		v1alpha1.RefusedPatch{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_RefusedPatch(ref),
-		v1alpha1.Reprovision{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_Reprovision(ref),
-		v1alpha1.RotateCA{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_RotateCA(ref),
-		v1alpha1.RotateKey{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_RotateKey(ref),
-		v1alpha1.SecretKeyReference{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_SecretKeyReference(ref),
-		v1alpha1.SecretReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_SecretReference(ref),
-		v1alpha1.SecretValue{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_SecretValue(ref),
-		v1alpha1.SettledVersions{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref),
-		v1alpha1.Shutdown{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Shutdown(ref),
-		v1alpha1.StorageReference{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_StorageReference(ref),
-		v1alpha1.StoredConfigRevision{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_StoredConfigRevision(ref),
-		v1alpha1.StoredConfigRevisionList{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_StoredConfigRevisionList(ref),
-		v1alpha1.SystemDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_SystemDisk(ref),
-		v1alpha1.TalosCluster{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosCluster(ref),
-		v1alpha1.TalosClusterList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosClusterList(ref),
-		v1alpha1.TalosClusterSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosClusterSpec(ref),
-		v1alpha1.TalosClusterStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref),
-		v1alpha1.TalosConfigPatch{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosConfigPatch(ref),
-		v1alpha1.TalosConfigPatchList{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchList(ref),
-		v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchSpec(ref),
-		v1alpha1.TalosConfigPatchStatus{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchStatus(ref),
-		v1alpha1.TalosCredentialRequest{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequest(ref),
-		v1alpha1.TalosCredentialRequestList{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestList(ref),
-		v1alpha1.TalosCredentialRequestSpec{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestSpec(ref),
-		v1alpha1.TalosCredentialRequestStatus{}.OpenAPIModelName(): schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestStatus(ref),
-		v1alpha1.TalosEtcdBackup{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackup(ref),
-		v1alpha1.TalosEtcdBackupList{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupList(ref),
-		v1alpha1.TalosEtcdBackupSpec{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupSpec(ref),
-		v1alpha1.TalosEtcdBackupStatus{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupStatus(ref),
-		v1alpha1.TalosMachine{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosMachine(ref),
-		v1alpha1.TalosMachineConfig{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineConfig(ref),
-		v1alpha1.TalosMachineConfigOptions{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineConfigOptions(ref),
-		v1alpha1.TalosMachineDrift{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref),
-		v1alpha1.TalosMachineHistory{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosMachineHistory(ref),
-		v1alpha1.TalosMachineHistoryOptions{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosMachineHistoryOptions(ref),
-		v1alpha1.TalosMachineList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
-		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
-		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
-		v1alpha1.TalosOperation{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_TalosOperation(ref),
-		v1alpha1.TalosOperationList{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosOperationList(ref),
-		v1alpha1.TalosOperationSpec{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosOperationSpec(ref),
-		v1alpha1.TalosOperationStatus{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref),
-		v1alpha1.TalosStorage{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosStorage(ref),
-		v1alpha1.TalosStorageList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosStorageList(ref),
-		v1alpha1.TalosStorageSpec{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosStorageSpec(ref),
-		v1alpha1.TalosStorageStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosStorageStatus(ref),
-		v1alpha1.TalosUpgrade{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_TalosUpgrade(ref),
-		v1alpha1.UserCertificateRequest{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_UserCertificateRequest(ref),
-		v1alpha1.UserPassword{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_UserPassword(ref),
-		v1alpha1.UserPasswordList{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_UserPasswordList(ref),
+		resource.Quantity{}.OpenAPIModelName():                      schema_apimachinery_pkg_api_resource_Quantity(ref),
+		v1.APIGroup{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_APIGroup(ref),
+		v1.APIGroupList{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIGroupList(ref),
+		v1.APIResource{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_APIResource(ref),
+		v1.APIResourceList{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_APIResourceList(ref),
+		v1.APIVersions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_APIVersions(ref),
+		v1.ApplyOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		v1.Condition{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Condition(ref),
+		v1.CreateOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_CreateOptions(ref),
+		v1.DeleteOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		v1.Duration{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_Duration(ref),
+		v1.FieldSelectorRequirement{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		v1.FieldsV1{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_FieldsV1(ref),
+		v1.GetOptions{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_GetOptions(ref),
+		v1.GroupKind{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_GroupKind(ref),
+		v1.GroupResource{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupResource(ref),
+		v1.GroupVersion{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_GroupVersion(ref),
+		v1.GroupVersionForDiscovery{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		v1.GroupVersionKind{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		v1.GroupVersionResource{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		v1.InternalEvent{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_InternalEvent(ref),
+		v1.LabelSelector{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_LabelSelector(ref),
+		v1.LabelSelectorRequirement{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		v1.List{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_List(ref),
+		v1.ListMeta{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_ListMeta(ref),
+		v1.ListOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ListOptions(ref),
+		v1.ManagedFieldsEntry{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		v1.MicroTime{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_MicroTime(ref),
+		v1.ObjectMeta{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		v1.OwnerReference{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_OwnerReference(ref),
+		v1.PartialObjectMetadata{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		v1.PartialObjectMetadataList{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		v1.Patch{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Patch(ref),
+		v1.PatchOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_PatchOptions(ref),
+		v1.Preconditions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_Preconditions(ref),
+		v1.RootPaths{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_RootPaths(ref),
+		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		v1.ShardInfo{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_ShardInfo(ref),
+		v1.Status{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Status(ref),
+		v1.StatusCause{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_StatusCause(ref),
+		v1.StatusDetails{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_StatusDetails(ref),
+		v1.Table{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Table(ref),
+		v1.TableColumnDefinition{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		v1.TableOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_TableOptions(ref),
+		v1.TableRow{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_TableRow(ref),
+		v1.TableRowCondition{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		v1.Time{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_Time(ref),
+		v1.Timestamp{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Timestamp(ref),
+		v1.TypeMeta{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_TypeMeta(ref),
+		v1.UpdateOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		v1.WatchEvent{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():                   schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                       schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                        schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		version.Info{}.OpenAPIModelName():                           schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.AgeEncryption{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_AgeEncryption(ref),
+		v1alpha1.ApplyPolicy{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref),
+		v1alpha1.BackupEncryption{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_BackupEncryption(ref),
+		v1alpha1.BackupReference{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_BackupReference(ref),
+		v1alpha1.BackupRetention{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_BackupRetention(ref),
+		v1alpha1.CELGate{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_CELGate(ref),
+		v1alpha1.CNI{}.OpenAPIModelName():                           schema_pkg_apis_ichor_v1alpha1_CNI(ref),
+		v1alpha1.CPUInventory{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_CPUInventory(ref),
+		v1alpha1.Cilium{}.OpenAPIModelName():                        schema_pkg_apis_ichor_v1alpha1_Cilium(ref),
+		v1alpha1.CiliumUpgrade{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_CiliumUpgrade(ref),
+		v1alpha1.ClusterNetwork{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_ClusterNetwork(ref),
+		v1alpha1.ClusterReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_ClusterReference(ref),
+		v1alpha1.ClusterSection{}.OpenAPIModelName():                v1alpha1.ClusterSection{}.OpenAPIDefinition(),
+		v1alpha1.ConfigDocument{}.OpenAPIModelName():                v1alpha1.ConfigDocument{}.OpenAPIDefinition(),
+		v1alpha1.ConfigDrift{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_ConfigDrift(ref),
+		v1alpha1.ConfigInput{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_ConfigInput(ref),
+		v1alpha1.ConfigRevision{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_ConfigRevision(ref),
+		v1alpha1.ConfigRevisionCause{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_ConfigRevisionCause(ref),
+		v1alpha1.ConfigRevisionInputs{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_ConfigRevisionInputs(ref),
+		v1alpha1.ConfigRollout{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_ConfigRollout(ref),
+		v1alpha1.ControlPlane{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_ControlPlane(ref),
+		v1alpha1.ControlPlaneCounts{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_ControlPlaneCounts(ref),
+		v1alpha1.ControlPlaneSlot{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_ControlPlaneSlot(ref),
+		v1alpha1.CredentialRequester{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_CredentialRequester(ref),
+		v1alpha1.DiscoveredHost{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_DiscoveredHost(ref),
+		v1alpha1.Discovery{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Discovery(ref),
+		v1alpha1.DiscoveryStatus{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_DiscoveryStatus(ref),
+		v1alpha1.DiscoverySubnet{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_DiscoverySubnet(ref),
+		v1alpha1.DiskInventory{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_DiskInventory(ref),
+		v1alpha1.DiskMatch{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_DiskMatch(ref),
+		v1alpha1.Drain{}.OpenAPIModelName():                         schema_pkg_apis_ichor_v1alpha1_Drain(ref),
+		v1alpha1.Endpoint{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_Endpoint(ref),
+		v1alpha1.EtcdBackupRecord{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_EtcdBackupRecord(ref),
+		v1alpha1.EtcdMember{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_EtcdMember(ref),
+		v1alpha1.EtcdRestore{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_EtcdRestore(ref),
+		v1alpha1.FieldProvenance{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_FieldProvenance(ref),
+		v1alpha1.FingerprintRecord{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_FingerprintRecord(ref),
+		v1alpha1.GatewayReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_GatewayReference(ref),
+		v1alpha1.Hardening{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_Hardening(ref),
+		v1alpha1.IchorInstallation{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_IchorInstallation(ref),
+		v1alpha1.IchorInstallationList{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_IchorInstallationList(ref),
+		v1alpha1.IchorInstallationSpec{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_IchorInstallationSpec(ref),
+		v1alpha1.IchorInstallationStatus{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_IchorInstallationStatus(ref),
+		v1alpha1.IchorUpgrade{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_IchorUpgrade(ref),
+		v1alpha1.IchorUser{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_IchorUser(ref),
+		v1alpha1.IchorUserList{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_IchorUserList(ref),
+		v1alpha1.IchorUserSpec{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_IchorUserSpec(ref),
+		v1alpha1.IchorUserStatus{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_IchorUserStatus(ref),
+		v1alpha1.IdentityResolution{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_IdentityResolution(ref),
+		v1alpha1.Install{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_Install(ref),
+		v1alpha1.InstallationImages{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_InstallationImages(ref),
+		v1alpha1.InstallationReplicas{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_InstallationReplicas(ref),
+		v1alpha1.InstallationUI{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_InstallationUI(ref),
+		v1alpha1.InterfaceMatch{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_InterfaceMatch(ref),
+		v1alpha1.JSONObject{}.OpenAPIModelName():                    v1alpha1.JSONObject{}.OpenAPIDefinition(),
+		v1alpha1.JobGate{}.OpenAPIModelName():                       schema_pkg_apis_ichor_v1alpha1_JobGate(ref),
+		v1alpha1.KubernetesUpgrade{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_KubernetesUpgrade(ref),
+		v1alpha1.LinkInventory{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_LinkInventory(ref),
+		v1alpha1.LocalSecretReference{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_LocalSecretReference(ref),
+		v1alpha1.MachineApproval{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_MachineApproval(ref),
+		v1alpha1.MachineConfigStatus{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_MachineConfigStatus(ref),
+		v1alpha1.MachineCounts{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_MachineCounts(ref),
+		v1alpha1.MachineDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_MachineDisk(ref),
+		v1alpha1.MachineIdentity{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_MachineIdentity(ref),
+		v1alpha1.MachineInventory{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_MachineInventory(ref),
+		v1alpha1.MachineNetwork{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_MachineNetwork(ref),
+		v1alpha1.MachineReclaim{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_MachineReclaim(ref),
+		v1alpha1.MachineReclaimList{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_MachineReclaimList(ref),
+		v1alpha1.MachineReclaimSpec{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_MachineReclaimSpec(ref),
+		v1alpha1.MachineReclaimStatus{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref),
+		v1alpha1.MachineSection{}.OpenAPIModelName():                v1alpha1.MachineSection{}.OpenAPIDefinition(),
+		v1alpha1.ObjectGeneration{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_ObjectGeneration(ref),
+		v1alpha1.OperationCheck{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref),
+		v1alpha1.OperationControl{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_OperationControl(ref),
+		v1alpha1.OperationGate{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_OperationGate(ref),
+		v1alpha1.OperationMachineStatus{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref),
+		v1alpha1.OperationMachines{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_OperationMachines(ref),
+		v1alpha1.OperationPlan{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_OperationPlan(ref),
+		v1alpha1.OperationWindow{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_OperationWindow(ref),
+		v1alpha1.PatchCounts{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_PatchCounts(ref),
+		v1alpha1.PatchRefusal{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PatchRefusal(ref),
+		v1alpha1.PatchTarget{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_PatchTarget(ref),
+		v1alpha1.PlannedMachine{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref),
+		v1alpha1.PreviewClass{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PreviewClass(ref),
+		v1alpha1.PreviewCounts{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_PreviewCounts(ref),
+		v1alpha1.PreviewField{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_PreviewField(ref),
+		v1alpha1.PreviewRefusal{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_PreviewRefusal(ref),
+		v1alpha1.PreviewRender{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_PreviewRender(ref),
+		v1alpha1.ProvisioningStatus{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref),
+		v1alpha1.Reboot{}.OpenAPIModelName():                        schema_pkg_apis_ichor_v1alpha1_Reboot(ref),
+		v1alpha1.ReclaimDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref),
+		v1alpha1.RefusedPatch{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_RefusedPatch(ref),
+		v1alpha1.Reprovision{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_Reprovision(ref),
+		v1alpha1.RotateCA{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_RotateCA(ref),
+		v1alpha1.RotateKey{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_RotateKey(ref),
+		v1alpha1.SecretKeyReference{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_SecretKeyReference(ref),
+		v1alpha1.SecretReference{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_SecretReference(ref),
+		v1alpha1.SecretValue{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_SecretValue(ref),
+		v1alpha1.SettledVersions{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref),
+		v1alpha1.Shutdown{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_Shutdown(ref),
+		v1alpha1.StorageReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_StorageReference(ref),
+		v1alpha1.StoredConfigRevision{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_StoredConfigRevision(ref),
+		v1alpha1.StoredConfigRevisionList{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_StoredConfigRevisionList(ref),
+		v1alpha1.SystemDisk{}.OpenAPIModelName():                    schema_pkg_apis_ichor_v1alpha1_SystemDisk(ref),
+		v1alpha1.TalosCluster{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_TalosCluster(ref),
+		v1alpha1.TalosClusterList{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosClusterList(ref),
+		v1alpha1.TalosClusterSpec{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosClusterSpec(ref),
+		v1alpha1.TalosClusterStatus{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref),
+		v1alpha1.TalosConfigPatch{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosConfigPatch(ref),
+		v1alpha1.TalosConfigPatchList{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchList(ref),
+		v1alpha1.TalosConfigPatchPreview{}.OpenAPIModelName():       schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchPreview(ref),
+		v1alpha1.TalosConfigPatchPreviewSpec{}.OpenAPIModelName():   schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchPreviewSpec(ref),
+		v1alpha1.TalosConfigPatchPreviewStatus{}.OpenAPIModelName(): schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchPreviewStatus(ref),
+		v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchSpec(ref),
+		v1alpha1.TalosConfigPatchStatus{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchStatus(ref),
+		v1alpha1.TalosCredentialRequest{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequest(ref),
+		v1alpha1.TalosCredentialRequestList{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestList(ref),
+		v1alpha1.TalosCredentialRequestSpec{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestSpec(ref),
+		v1alpha1.TalosCredentialRequestStatus{}.OpenAPIModelName():  schema_pkg_apis_ichor_v1alpha1_TalosCredentialRequestStatus(ref),
+		v1alpha1.TalosEtcdBackup{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackup(ref),
+		v1alpha1.TalosEtcdBackupList{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupList(ref),
+		v1alpha1.TalosEtcdBackupSpec{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupSpec(ref),
+		v1alpha1.TalosEtcdBackupStatus{}.OpenAPIModelName():         schema_pkg_apis_ichor_v1alpha1_TalosEtcdBackupStatus(ref),
+		v1alpha1.TalosMachine{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_TalosMachine(ref),
+		v1alpha1.TalosMachineConfig{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosMachineConfig(ref),
+		v1alpha1.TalosMachineConfigOptions{}.OpenAPIModelName():     schema_pkg_apis_ichor_v1alpha1_TalosMachineConfigOptions(ref),
+		v1alpha1.TalosMachineDrift{}.OpenAPIModelName():             schema_pkg_apis_ichor_v1alpha1_TalosMachineDrift(ref),
+		v1alpha1.TalosMachineHistory{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineHistory(ref),
+		v1alpha1.TalosMachineHistoryOptions{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineHistoryOptions(ref),
+		v1alpha1.TalosMachineList{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
+		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
+		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
+		v1alpha1.TalosOperation{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_TalosOperation(ref),
+		v1alpha1.TalosOperationList{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosOperationList(ref),
+		v1alpha1.TalosOperationSpec{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosOperationSpec(ref),
+		v1alpha1.TalosOperationStatus{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref),
+		v1alpha1.TalosStorage{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_TalosStorage(ref),
+		v1alpha1.TalosStorageList{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosStorageList(ref),
+		v1alpha1.TalosStorageSpec{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosStorageSpec(ref),
+		v1alpha1.TalosStorageStatus{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosStorageStatus(ref),
+		v1alpha1.TalosUpgrade{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_TalosUpgrade(ref),
+		v1alpha1.UserCertificateRequest{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_UserCertificateRequest(ref),
+		v1alpha1.UserPassword{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_UserPassword(ref),
+		v1alpha1.UserPasswordList{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_UserPasswordList(ref),
 	}
 }
 
@@ -6547,6 +6555,299 @@ func schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref common.ReferenceCallback)
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_PreviewClass(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PreviewClass is a change, with the machines that get it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many machines there are.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"machines": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "machines are the names of the TalosMachines, sorted, at most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"fields": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "fields are the fields that differ, at most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PreviewField{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"fieldsOmitted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fieldsOmitted is how many fields are left out of fields.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"needsReboot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "needsReboot is true if some of the fields, also of those left out, count from a reboot on only.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"diff": {
+						SchemaProps: spec.SchemaProps{
+							Description: "diff is the change in the format of diff(1), of the whole configuration of the first machine.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"diffCut": {
+						SchemaProps: spec.SchemaProps{
+							Description: "diffCut is true if the diff is longer than 32 KiB, and is cut there.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"before": {
+						SchemaProps: spec.SchemaProps{
+							Description: "before says why the machines have no configuration to compare with; what changes isn't known then.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"count", "machines"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PreviewField{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PreviewCounts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PreviewCounts counts machines.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"matched": {
+						SchemaProps: spec.SchemaProps{
+							Description: "matched machines are those that the patch would be for.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"changed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "changed machines would be given another configuration.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"needReboot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "needReboot machines are those of the changed ones that would need a reboot for some of it.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"refused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "refused machines couldn't have it, and would keep their last good configuration.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unreachedByPatches": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unreachedByPatches were adopted with a configuration of their own, which they keep.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"notComputed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "notComputed machines are those for which there was no time. With any, the other counts are too low.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PreviewField(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PreviewField is a field that differs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"document": {
+						SchemaProps: spec.SchemaProps{
+							Description: "document that the field is in: v1alpha1, or the kind and name of another one. Example: UserVolumeConfig/data",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path of the field in the document; empty for the whole document. Example: machine.sysctls[\"net.core.somaxconn\"]",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"was": {
+						SchemaProps: spec.SchemaProps{
+							Description: "was is the value that there was, for people: secrets replaced, cut after 256 characters, empty if it was absent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"becomes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "becomes is the value that there would be, in the same way.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"needsReboot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "needsReboot is true if the change counts from a reboot on only.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"document"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PreviewRefusal(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PreviewRefusal says why machines couldn't have a patch.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many machines there are.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"machines": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "machines are the names of the TalosMachines, sorted, at most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"patch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "patch is the TalosConfigPatch at fault: this one, or one that doesn't go with it. Empty if it is none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the faulty field of the patch; empty if it is no single one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says what is wrong.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"count", "machines", "reason"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_PreviewRender(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PreviewRender asks for the configuration of one machine.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"machine": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machine is the name of an approved TalosMachine.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"alone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "alone leaves all other patches out. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"machine"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -7513,6 +7814,189 @@ func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchList(ref common.ReferenceCal
 		},
 		Dependencies: []string{
 			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosConfigPatch{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchPreview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatchPreview asks what machines would be given if a TalosConfigPatch was written, or deleted. It is created at the subresource talosconfigpatches/preview of that patch, which needn't be there yet; the answer is in its status. Nothing is stored, no machine is asked, and every secret is replaced.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the patch's name.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what is asked.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosConfigPatchPreviewSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer, filled in by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.TalosConfigPatchPreviewStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.TalosConfigPatchPreviewSpec{}.OpenAPIModelName(), v1alpha1.TalosConfigPatchPreviewStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchPreviewSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatchPreviewSpec is what is asked.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"change": {
+						SchemaProps: spec.SchemaProps{
+							Description: "change is Write (the patch is created, or replaced by spec.patch) or Delete. Defaults to Write.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"patch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "patch is the spec that the patch would have. It is judged as that of a TalosConfigPatch, and refused in the same words. Required for Write, refused for Delete.",
+							Ref:         ref(v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName()),
+						},
+					},
+					"render": {
+						SchemaProps: spec.SchemaProps{
+							Description: "render asks besides for the whole configuration of one machine.",
+							Ref:         ref(v1alpha1.PreviewRender{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PreviewRender{}.OpenAPIModelName(), v1alpha1.TalosConfigPatchSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosConfigPatchPreviewStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosConfigPatchPreviewStatus is the answer.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"machines": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machines counts the approved machines that the patch is for, as it is or as it would be.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PreviewCounts{}.OpenAPIModelName()),
+						},
+					},
+					"classes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "classes are the changes that machines would get, each with the machines that get it; those of most machines first, at most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PreviewClass{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"classesOmitted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "classesOmitted is how many classes are left out of classes.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"refusals": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "refusals say which machines couldn't have the patch, and why; those of most machines first, at most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PreviewRefusal{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"refusalsOmitted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "refusalsOmitted is how many refusals are left out of refusals.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"configuration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configuration is what spec.render asks for, in YAML, secrets replaced by asterisks.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"warnings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "warnings are what else there is to know: what deletes nothing, and what can't be foreseen. At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PreviewClass{}.OpenAPIModelName(), v1alpha1.PreviewCounts{}.OpenAPIModelName(), v1alpha1.PreviewRefusal{}.OpenAPIModelName()},
 	}
 }
 

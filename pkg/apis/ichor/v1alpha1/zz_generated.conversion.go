@@ -854,6 +854,56 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*PreviewClass)(nil), (*ichor.PreviewClass)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PreviewClass_To_ichor_PreviewClass(a.(*PreviewClass), b.(*ichor.PreviewClass), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PreviewClass)(nil), (*PreviewClass)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PreviewClass_To_v1alpha1_PreviewClass(a.(*ichor.PreviewClass), b.(*PreviewClass), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PreviewCounts)(nil), (*ichor.PreviewCounts)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PreviewCounts_To_ichor_PreviewCounts(a.(*PreviewCounts), b.(*ichor.PreviewCounts), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PreviewCounts)(nil), (*PreviewCounts)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PreviewCounts_To_v1alpha1_PreviewCounts(a.(*ichor.PreviewCounts), b.(*PreviewCounts), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PreviewField)(nil), (*ichor.PreviewField)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PreviewField_To_ichor_PreviewField(a.(*PreviewField), b.(*ichor.PreviewField), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PreviewField)(nil), (*PreviewField)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PreviewField_To_v1alpha1_PreviewField(a.(*ichor.PreviewField), b.(*PreviewField), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PreviewRefusal)(nil), (*ichor.PreviewRefusal)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PreviewRefusal_To_ichor_PreviewRefusal(a.(*PreviewRefusal), b.(*ichor.PreviewRefusal), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PreviewRefusal)(nil), (*PreviewRefusal)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PreviewRefusal_To_v1alpha1_PreviewRefusal(a.(*ichor.PreviewRefusal), b.(*PreviewRefusal), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PreviewRender)(nil), (*ichor.PreviewRender)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PreviewRender_To_ichor_PreviewRender(a.(*PreviewRender), b.(*ichor.PreviewRender), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.PreviewRender)(nil), (*PreviewRender)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_PreviewRender_To_v1alpha1_PreviewRender(a.(*ichor.PreviewRender), b.(*PreviewRender), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ProvisioningStatus)(nil), (*ichor.ProvisioningStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ProvisioningStatus_To_ichor_ProvisioningStatus(a.(*ProvisioningStatus), b.(*ichor.ProvisioningStatus), scope)
 	}); err != nil {
@@ -1071,6 +1121,36 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchList)(nil), (*TalosConfigPatchList)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(a.(*ichor.TalosConfigPatchList), b.(*TalosConfigPatchList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatchPreview)(nil), (*ichor.TalosConfigPatchPreview)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatchPreview_To_ichor_TalosConfigPatchPreview(a.(*TalosConfigPatchPreview), b.(*ichor.TalosConfigPatchPreview), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchPreview)(nil), (*TalosConfigPatchPreview)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatchPreview_To_v1alpha1_TalosConfigPatchPreview(a.(*ichor.TalosConfigPatchPreview), b.(*TalosConfigPatchPreview), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatchPreviewSpec)(nil), (*ichor.TalosConfigPatchPreviewSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatchPreviewSpec_To_ichor_TalosConfigPatchPreviewSpec(a.(*TalosConfigPatchPreviewSpec), b.(*ichor.TalosConfigPatchPreviewSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchPreviewSpec)(nil), (*TalosConfigPatchPreviewSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatchPreviewSpec_To_v1alpha1_TalosConfigPatchPreviewSpec(a.(*ichor.TalosConfigPatchPreviewSpec), b.(*TalosConfigPatchPreviewSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*TalosConfigPatchPreviewStatus)(nil), (*ichor.TalosConfigPatchPreviewStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_TalosConfigPatchPreviewStatus_To_ichor_TalosConfigPatchPreviewStatus(a.(*TalosConfigPatchPreviewStatus), b.(*ichor.TalosConfigPatchPreviewStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ichor.TalosConfigPatchPreviewStatus)(nil), (*TalosConfigPatchPreviewStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_ichor_TalosConfigPatchPreviewStatus_To_v1alpha1_TalosConfigPatchPreviewStatus(a.(*ichor.TalosConfigPatchPreviewStatus), b.(*TalosConfigPatchPreviewStatus), scope)
 	}); err != nil {
 		return err
 	}
@@ -3109,6 +3189,106 @@ func Convert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine(in *ichor.PlannedMa
 	return autoConvert_ichor_PlannedMachine_To_v1alpha1_PlannedMachine(in, out, s)
 }
 
+func autoConvert_v1alpha1_PreviewClass_To_ichor_PreviewClass(in *PreviewClass, out *ichor.PreviewClass, s conversion.Scope) error {
+	*out = *(*ichor.PreviewClass)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PreviewClass_To_ichor_PreviewClass is an autogenerated conversion function.
+func Convert_v1alpha1_PreviewClass_To_ichor_PreviewClass(in *PreviewClass, out *ichor.PreviewClass, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PreviewClass_To_ichor_PreviewClass(in, out, s)
+}
+
+func autoConvert_ichor_PreviewClass_To_v1alpha1_PreviewClass(in *ichor.PreviewClass, out *PreviewClass, s conversion.Scope) error {
+	*out = *(*PreviewClass)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PreviewClass_To_v1alpha1_PreviewClass is an autogenerated conversion function.
+func Convert_ichor_PreviewClass_To_v1alpha1_PreviewClass(in *ichor.PreviewClass, out *PreviewClass, s conversion.Scope) error {
+	return autoConvert_ichor_PreviewClass_To_v1alpha1_PreviewClass(in, out, s)
+}
+
+func autoConvert_v1alpha1_PreviewCounts_To_ichor_PreviewCounts(in *PreviewCounts, out *ichor.PreviewCounts, s conversion.Scope) error {
+	*out = *(*ichor.PreviewCounts)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PreviewCounts_To_ichor_PreviewCounts is an autogenerated conversion function.
+func Convert_v1alpha1_PreviewCounts_To_ichor_PreviewCounts(in *PreviewCounts, out *ichor.PreviewCounts, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PreviewCounts_To_ichor_PreviewCounts(in, out, s)
+}
+
+func autoConvert_ichor_PreviewCounts_To_v1alpha1_PreviewCounts(in *ichor.PreviewCounts, out *PreviewCounts, s conversion.Scope) error {
+	*out = *(*PreviewCounts)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PreviewCounts_To_v1alpha1_PreviewCounts is an autogenerated conversion function.
+func Convert_ichor_PreviewCounts_To_v1alpha1_PreviewCounts(in *ichor.PreviewCounts, out *PreviewCounts, s conversion.Scope) error {
+	return autoConvert_ichor_PreviewCounts_To_v1alpha1_PreviewCounts(in, out, s)
+}
+
+func autoConvert_v1alpha1_PreviewField_To_ichor_PreviewField(in *PreviewField, out *ichor.PreviewField, s conversion.Scope) error {
+	*out = *(*ichor.PreviewField)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PreviewField_To_ichor_PreviewField is an autogenerated conversion function.
+func Convert_v1alpha1_PreviewField_To_ichor_PreviewField(in *PreviewField, out *ichor.PreviewField, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PreviewField_To_ichor_PreviewField(in, out, s)
+}
+
+func autoConvert_ichor_PreviewField_To_v1alpha1_PreviewField(in *ichor.PreviewField, out *PreviewField, s conversion.Scope) error {
+	*out = *(*PreviewField)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PreviewField_To_v1alpha1_PreviewField is an autogenerated conversion function.
+func Convert_ichor_PreviewField_To_v1alpha1_PreviewField(in *ichor.PreviewField, out *PreviewField, s conversion.Scope) error {
+	return autoConvert_ichor_PreviewField_To_v1alpha1_PreviewField(in, out, s)
+}
+
+func autoConvert_v1alpha1_PreviewRefusal_To_ichor_PreviewRefusal(in *PreviewRefusal, out *ichor.PreviewRefusal, s conversion.Scope) error {
+	*out = *(*ichor.PreviewRefusal)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PreviewRefusal_To_ichor_PreviewRefusal is an autogenerated conversion function.
+func Convert_v1alpha1_PreviewRefusal_To_ichor_PreviewRefusal(in *PreviewRefusal, out *ichor.PreviewRefusal, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PreviewRefusal_To_ichor_PreviewRefusal(in, out, s)
+}
+
+func autoConvert_ichor_PreviewRefusal_To_v1alpha1_PreviewRefusal(in *ichor.PreviewRefusal, out *PreviewRefusal, s conversion.Scope) error {
+	*out = *(*PreviewRefusal)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PreviewRefusal_To_v1alpha1_PreviewRefusal is an autogenerated conversion function.
+func Convert_ichor_PreviewRefusal_To_v1alpha1_PreviewRefusal(in *ichor.PreviewRefusal, out *PreviewRefusal, s conversion.Scope) error {
+	return autoConvert_ichor_PreviewRefusal_To_v1alpha1_PreviewRefusal(in, out, s)
+}
+
+func autoConvert_v1alpha1_PreviewRender_To_ichor_PreviewRender(in *PreviewRender, out *ichor.PreviewRender, s conversion.Scope) error {
+	*out = *(*ichor.PreviewRender)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PreviewRender_To_ichor_PreviewRender is an autogenerated conversion function.
+func Convert_v1alpha1_PreviewRender_To_ichor_PreviewRender(in *PreviewRender, out *ichor.PreviewRender, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PreviewRender_To_ichor_PreviewRender(in, out, s)
+}
+
+func autoConvert_ichor_PreviewRender_To_v1alpha1_PreviewRender(in *ichor.PreviewRender, out *PreviewRender, s conversion.Scope) error {
+	*out = *(*PreviewRender)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_PreviewRender_To_v1alpha1_PreviewRender is an autogenerated conversion function.
+func Convert_ichor_PreviewRender_To_v1alpha1_PreviewRender(in *ichor.PreviewRender, out *PreviewRender, s conversion.Scope) error {
+	return autoConvert_ichor_PreviewRender_To_v1alpha1_PreviewRender(in, out, s)
+}
+
 func autoConvert_v1alpha1_ProvisioningStatus_To_ichor_ProvisioningStatus(in *ProvisioningStatus, out *ichor.ProvisioningStatus, s conversion.Scope) error {
 	*out = *(*ichor.ProvisioningStatus)(unsafe.Pointer(in))
 	return nil
@@ -3587,6 +3767,78 @@ func autoConvert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(in 
 // Convert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList is an autogenerated conversion function.
 func Convert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(in *ichor.TalosConfigPatchList, out *TalosConfigPatchList, s conversion.Scope) error {
 	return autoConvert_ichor_TalosConfigPatchList_To_v1alpha1_TalosConfigPatchList(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosConfigPatchPreview_To_ichor_TalosConfigPatchPreview(in *TalosConfigPatchPreview, out *ichor.TalosConfigPatchPreview, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_TalosConfigPatchPreviewSpec_To_ichor_TalosConfigPatchPreviewSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_TalosConfigPatchPreviewStatus_To_ichor_TalosConfigPatchPreviewStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatchPreview_To_ichor_TalosConfigPatchPreview is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatchPreview_To_ichor_TalosConfigPatchPreview(in *TalosConfigPatchPreview, out *ichor.TalosConfigPatchPreview, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatchPreview_To_ichor_TalosConfigPatchPreview(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatchPreview_To_v1alpha1_TalosConfigPatchPreview(in *ichor.TalosConfigPatchPreview, out *TalosConfigPatchPreview, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_ichor_TalosConfigPatchPreviewSpec_To_v1alpha1_TalosConfigPatchPreviewSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_ichor_TalosConfigPatchPreviewStatus_To_v1alpha1_TalosConfigPatchPreviewStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatchPreview_To_v1alpha1_TalosConfigPatchPreview is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatchPreview_To_v1alpha1_TalosConfigPatchPreview(in *ichor.TalosConfigPatchPreview, out *TalosConfigPatchPreview, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatchPreview_To_v1alpha1_TalosConfigPatchPreview(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosConfigPatchPreviewSpec_To_ichor_TalosConfigPatchPreviewSpec(in *TalosConfigPatchPreviewSpec, out *ichor.TalosConfigPatchPreviewSpec, s conversion.Scope) error {
+	*out = *(*ichor.TalosConfigPatchPreviewSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatchPreviewSpec_To_ichor_TalosConfigPatchPreviewSpec is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatchPreviewSpec_To_ichor_TalosConfigPatchPreviewSpec(in *TalosConfigPatchPreviewSpec, out *ichor.TalosConfigPatchPreviewSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatchPreviewSpec_To_ichor_TalosConfigPatchPreviewSpec(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatchPreviewSpec_To_v1alpha1_TalosConfigPatchPreviewSpec(in *ichor.TalosConfigPatchPreviewSpec, out *TalosConfigPatchPreviewSpec, s conversion.Scope) error {
+	*out = *(*TalosConfigPatchPreviewSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatchPreviewSpec_To_v1alpha1_TalosConfigPatchPreviewSpec is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatchPreviewSpec_To_v1alpha1_TalosConfigPatchPreviewSpec(in *ichor.TalosConfigPatchPreviewSpec, out *TalosConfigPatchPreviewSpec, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatchPreviewSpec_To_v1alpha1_TalosConfigPatchPreviewSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_TalosConfigPatchPreviewStatus_To_ichor_TalosConfigPatchPreviewStatus(in *TalosConfigPatchPreviewStatus, out *ichor.TalosConfigPatchPreviewStatus, s conversion.Scope) error {
+	*out = *(*ichor.TalosConfigPatchPreviewStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_TalosConfigPatchPreviewStatus_To_ichor_TalosConfigPatchPreviewStatus is an autogenerated conversion function.
+func Convert_v1alpha1_TalosConfigPatchPreviewStatus_To_ichor_TalosConfigPatchPreviewStatus(in *TalosConfigPatchPreviewStatus, out *ichor.TalosConfigPatchPreviewStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_TalosConfigPatchPreviewStatus_To_ichor_TalosConfigPatchPreviewStatus(in, out, s)
+}
+
+func autoConvert_ichor_TalosConfigPatchPreviewStatus_To_v1alpha1_TalosConfigPatchPreviewStatus(in *ichor.TalosConfigPatchPreviewStatus, out *TalosConfigPatchPreviewStatus, s conversion.Scope) error {
+	*out = *(*TalosConfigPatchPreviewStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_ichor_TalosConfigPatchPreviewStatus_To_v1alpha1_TalosConfigPatchPreviewStatus is an autogenerated conversion function.
+func Convert_ichor_TalosConfigPatchPreviewStatus_To_v1alpha1_TalosConfigPatchPreviewStatus(in *ichor.TalosConfigPatchPreviewStatus, out *TalosConfigPatchPreviewStatus, s conversion.Scope) error {
+	return autoConvert_ichor_TalosConfigPatchPreviewStatus_To_v1alpha1_TalosConfigPatchPreviewStatus(in, out, s)
 }
 
 func autoConvert_v1alpha1_TalosConfigPatchSpec_To_ichor_TalosConfigPatchSpec(in *TalosConfigPatchSpec, out *ichor.TalosConfigPatchSpec, s conversion.Scope) error {

@@ -23,6 +23,7 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&TalosClusterList{}, func(obj interface{}) { SetObjectDefaults_TalosClusterList(obj.(*TalosClusterList)) })
 	scheme.AddTypeDefaultingFunc(&TalosConfigPatch{}, func(obj interface{}) { SetObjectDefaults_TalosConfigPatch(obj.(*TalosConfigPatch)) })
 	scheme.AddTypeDefaultingFunc(&TalosConfigPatchList{}, func(obj interface{}) { SetObjectDefaults_TalosConfigPatchList(obj.(*TalosConfigPatchList)) })
+	scheme.AddTypeDefaultingFunc(&TalosConfigPatchPreview{}, func(obj interface{}) { SetObjectDefaults_TalosConfigPatchPreview(obj.(*TalosConfigPatchPreview)) })
 	scheme.AddTypeDefaultingFunc(&TalosCredentialRequest{}, func(obj interface{}) { SetObjectDefaults_TalosCredentialRequest(obj.(*TalosCredentialRequest)) })
 	scheme.AddTypeDefaultingFunc(&TalosCredentialRequestList{}, func(obj interface{}) { SetObjectDefaults_TalosCredentialRequestList(obj.(*TalosCredentialRequestList)) })
 	scheme.AddTypeDefaultingFunc(&TalosEtcdBackup{}, func(obj interface{}) { SetObjectDefaults_TalosEtcdBackup(obj.(*TalosEtcdBackup)) })
@@ -77,6 +78,13 @@ func SetObjectDefaults_TalosConfigPatchList(in *TalosConfigPatchList) {
 	for i := range in.Items {
 		a := &in.Items[i]
 		SetObjectDefaults_TalosConfigPatch(a)
+	}
+}
+
+func SetObjectDefaults_TalosConfigPatchPreview(in *TalosConfigPatchPreview) {
+	SetDefaults_TalosConfigPatchPreviewSpec(&in.Spec)
+	if in.Spec.Patch != nil {
+		SetDefaults_TalosConfigPatchSpec(in.Spec.Patch)
 	}
 }
 

@@ -423,6 +423,31 @@ func (in PlannedMachine) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PreviewClass) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PreviewClass"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PreviewCounts) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PreviewCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PreviewField) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PreviewField"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PreviewRefusal) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PreviewRefusal"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PreviewRender) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.PreviewRender"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ProvisioningStatus) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.ProvisioningStatus"
 }
@@ -530,6 +555,21 @@ func (in TalosConfigPatch) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TalosConfigPatchList) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatchPreview) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchPreview"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatchPreviewSpec) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchPreviewSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosConfigPatchPreviewStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosConfigPatchPreviewStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

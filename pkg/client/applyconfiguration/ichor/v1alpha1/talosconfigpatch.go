@@ -73,6 +73,12 @@ func ExtractTalosConfigPatch(talosConfigPatch *ichorv1alpha1.TalosConfigPatch, f
 	return ExtractTalosConfigPatchFrom(talosConfigPatch, fieldManager, "")
 }
 
+// ExtractTalosConfigPatchPreview extracts the applied configuration owned by fieldManager from
+// talosConfigPatch for the preview subresource.
+func ExtractTalosConfigPatchPreview(talosConfigPatch *ichorv1alpha1.TalosConfigPatch, fieldManager string) (*TalosConfigPatchApplyConfiguration, error) {
+	return ExtractTalosConfigPatchFrom(talosConfigPatch, fieldManager, "preview")
+}
+
 // ExtractTalosConfigPatchStatus extracts the applied configuration owned by fieldManager from
 // talosConfigPatch for the status subresource.
 func ExtractTalosConfigPatchStatus(talosConfigPatch *ichorv1alpha1.TalosConfigPatch, fieldManager string) (*TalosConfigPatchApplyConfiguration, error) {

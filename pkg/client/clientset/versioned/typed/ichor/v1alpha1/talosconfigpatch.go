@@ -37,6 +37,8 @@ type TalosConfigPatchInterface interface {
 	Apply(ctx context.Context, talosConfigPatch *applyconfigurationichorv1alpha1.TalosConfigPatchApplyConfiguration, opts v1.ApplyOptions) (result *ichorv1alpha1.TalosConfigPatch, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, talosConfigPatch *applyconfigurationichorv1alpha1.TalosConfigPatchApplyConfiguration, opts v1.ApplyOptions) (result *ichorv1alpha1.TalosConfigPatch, err error)
+	CreatePreview(ctx context.Context, talosConfigPatchName string, talosConfigPatchPreview *ichorv1alpha1.TalosConfigPatchPreview, opts v1.CreateOptions) (*ichorv1alpha1.TalosConfigPatchPreview, error)
+
 	TalosConfigPatchExpansion
 }
 
@@ -57,4 +59,18 @@ func newTalosConfigPatches(c *IchorV1alpha1Client) *talosConfigPatches {
 			func() *ichorv1alpha1.TalosConfigPatchList { return &ichorv1alpha1.TalosConfigPatchList{} },
 		),
 	}
+}
+
+// CreatePreview takes the representation of a talosConfigPatchPreview and creates it.  Returns the server's representation of the talosConfigPatchPreview, and an error, if there is any.
+func (c *talosConfigPatches) CreatePreview(ctx context.Context, talosConfigPatchName string, talosConfigPatchPreview *ichorv1alpha1.TalosConfigPatchPreview, opts v1.CreateOptions) (result *ichorv1alpha1.TalosConfigPatchPreview, err error) {
+	result = &ichorv1alpha1.TalosConfigPatchPreview{}
+	err = c.GetClient().Post().
+		Resource("talosconfigpatches").
+		Name(talosConfigPatchName).
+		SubResource("preview").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(talosConfigPatchPreview).
+		Do(ctx).
+		Into(result)
+	return
 }

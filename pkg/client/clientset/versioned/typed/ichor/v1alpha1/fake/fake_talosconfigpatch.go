@@ -5,7 +5,11 @@
 package fake
 
 import (
+	context "context"
+
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 	v1alpha1 "maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	ichorv1alpha1 "maesh.dev/ichor/pkg/client/applyconfiguration/ichor/v1alpha1"
 	typedichorv1alpha1 "maesh.dev/ichor/pkg/client/clientset/versioned/typed/ichor/v1alpha1"
@@ -36,4 +40,15 @@ func newFakeTalosConfigPatches(fake *FakeIchorV1alpha1) typedichorv1alpha1.Talos
 		),
 		fake,
 	}
+}
+
+// CreatePreview takes the representation of a talosConfigPatchPreview and creates it.  Returns the server's representation of the talosConfigPatchPreview, and an error, if there is any.
+func (c *fakeTalosConfigPatches) CreatePreview(ctx context.Context, talosConfigPatchName string, talosConfigPatchPreview *v1alpha1.TalosConfigPatchPreview, opts v1.CreateOptions) (result *v1alpha1.TalosConfigPatchPreview, err error) {
+	emptyResult := &v1alpha1.TalosConfigPatchPreview{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), talosConfigPatchName, "preview", talosConfigPatchPreview, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.TalosConfigPatchPreview), err
 }
