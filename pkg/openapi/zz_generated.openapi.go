@@ -74,6 +74,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                       schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                        schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                           schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.ActiveOperation{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_ActiveOperation(ref),
 		v1alpha1.AgeEncryption{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_AgeEncryption(ref),
 		v1alpha1.ApplyPolicy{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_ApplyPolicy(ref),
 		v1alpha1.BackupEncryption{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_BackupEncryption(ref),
@@ -2892,6 +2893,44 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 				Required: []string{"major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_ActiveOperation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ActiveOperation is a claim on a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosOperation.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid of the TalosOperation.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "since is when it claimed the cluster.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "uid", "since"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -6191,6 +6230,18 @@ func schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref common.ReferenceC
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"startedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startedAt is when the machine was begun.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"finishedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "finishedAt is when it was done.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
 					"done": {
 						SchemaProps: spec.SchemaProps{
 							Description: "done says that nothing is left to do on the machine.",
@@ -7708,11 +7759,17 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
+					"activeOperation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.",
+							Ref:         ref(v1alpha1.ActiveOperation{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1.Condition{}.OpenAPIModelName(), v1alpha1.ControlPlaneCounts{}.OpenAPIModelName(), v1alpha1.ControlPlaneSlot{}.OpenAPIModelName(), v1alpha1.DiscoveryStatus{}.OpenAPIModelName(), v1alpha1.EtcdMember{}.OpenAPIModelName(), v1alpha1.MachineCounts{}.OpenAPIModelName()},
+			v1.Condition{}.OpenAPIModelName(), v1alpha1.ActiveOperation{}.OpenAPIModelName(), v1alpha1.ControlPlaneCounts{}.OpenAPIModelName(), v1alpha1.ControlPlaneSlot{}.OpenAPIModelName(), v1alpha1.DiscoveryStatus{}.OpenAPIModelName(), v1alpha1.EtcdMember{}.OpenAPIModelName(), v1alpha1.MachineCounts{}.OpenAPIModelName()},
 	}
 }
 

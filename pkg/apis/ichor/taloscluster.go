@@ -233,6 +233,18 @@ type TalosClusterStatus struct {
 	// its certificate authorities' public certificates and of a keyed digest (HMAC-SHA256) of everything else in it, which
 	// gives nothing of it away.
 	SecretsBundleHash string
+	// activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.
+	ActiveOperation *ActiveOperation
+}
+
+// ActiveOperation is a claim on a cluster.
+type ActiveOperation struct {
+	// name of the TalosOperation.
+	Name string
+	// uid of the TalosOperation.
+	UID types.UID
+	// since is when it claimed the cluster.
+	Since metav1.Time
 }
 
 // ControlPlaneCounts counts control planes.

@@ -133,6 +133,10 @@ type OperationMachineStatus struct {
 	BootID string
 	// at is when the step got into its state.
 	At *metav1.Time
+	// startedAt is when the machine was begun.
+	StartedAt *metav1.Time
+	// finishedAt is when it was done.
+	FinishedAt *metav1.Time
 	// done says that nothing is left to do on the machine.
 	Done bool
 }

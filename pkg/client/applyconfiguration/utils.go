@@ -18,6 +18,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=ichor.maesh.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("ActiveOperation"):
+		return &ichorv1alpha1.ActiveOperationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AgeEncryption"):
 		return &ichorv1alpha1.AgeEncryptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ApplyPolicy"):

@@ -287,6 +287,19 @@ type TalosClusterStatus struct {
 	// gives nothing of it away.
 	// +optional
 	SecretsBundleHash string `json:"secretsBundleHash,omitempty"`
+	// activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.
+	// +optional
+	ActiveOperation *ActiveOperation `json:"activeOperation,omitempty"`
+}
+
+// ActiveOperation is a claim on a cluster.
+type ActiveOperation struct {
+	// name of the TalosOperation.
+	Name string `json:"name"`
+	// uid of the TalosOperation.
+	UID types.UID `json:"uid"`
+	// since is when it claimed the cluster.
+	Since metav1.Time `json:"since"`
 }
 
 // ControlPlaneCounts counts control planes.

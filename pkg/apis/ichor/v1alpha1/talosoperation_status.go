@@ -169,6 +169,12 @@ type OperationMachineStatus struct {
 	// at is when the step got into its state.
 	// +optional
 	At *metav1.Time `json:"at,omitempty"`
+	// startedAt is when the machine was begun.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// finishedAt is when it was done.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 	// done says that nothing is left to do on the machine.
 	// +optional
 	Done bool `json:"done,omitempty"`

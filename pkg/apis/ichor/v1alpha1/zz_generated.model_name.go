@@ -8,6 +8,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ActiveOperation) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.ActiveOperation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in AgeEncryption) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.AgeEncryption"
 }

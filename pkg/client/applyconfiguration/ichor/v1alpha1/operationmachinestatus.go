@@ -28,6 +28,10 @@ type OperationMachineStatusApplyConfiguration struct {
 	BootID *string `json:"bootID,omitempty"`
 	// at is when the step got into its state.
 	At *v1.Time `json:"at,omitempty"`
+	// startedAt is when the machine was begun.
+	StartedAt *v1.Time `json:"startedAt,omitempty"`
+	// finishedAt is when it was done.
+	FinishedAt *v1.Time `json:"finishedAt,omitempty"`
 	// done says that nothing is left to do on the machine.
 	Done *bool `json:"done,omitempty"`
 }
@@ -91,6 +95,22 @@ func (b *OperationMachineStatusApplyConfiguration) WithBootID(value string) *Ope
 // If called multiple times, the At field is set to the value of the last call.
 func (b *OperationMachineStatusApplyConfiguration) WithAt(value v1.Time) *OperationMachineStatusApplyConfiguration {
 	b.At = &value
+	return b
+}
+
+// WithStartedAt sets the StartedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartedAt field is set to the value of the last call.
+func (b *OperationMachineStatusApplyConfiguration) WithStartedAt(value v1.Time) *OperationMachineStatusApplyConfiguration {
+	b.StartedAt = &value
+	return b
+}
+
+// WithFinishedAt sets the FinishedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FinishedAt field is set to the value of the last call.
+func (b *OperationMachineStatusApplyConfiguration) WithFinishedAt(value v1.Time) *OperationMachineStatusApplyConfiguration {
+	b.FinishedAt = &value
 	return b
 }
 

@@ -33,6 +33,8 @@ type TalosClusterStatusApplyConfiguration struct {
 	// its certificate authorities' public certificates and of a keyed digest (HMAC-SHA256) of everything else in it, which
 	// gives nothing of it away.
 	SecretsBundleHash *string `json:"secretsBundleHash,omitempty"`
+	// activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.
+	ActiveOperation *ActiveOperationApplyConfiguration `json:"activeOperation,omitempty"`
 }
 
 // TalosClusterStatusApplyConfiguration constructs a declarative configuration of the TalosClusterStatus type for use with
@@ -117,5 +119,13 @@ func (b *TalosClusterStatusApplyConfiguration) WithDiscovery(value *DiscoverySta
 // If called multiple times, the SecretsBundleHash field is set to the value of the last call.
 func (b *TalosClusterStatusApplyConfiguration) WithSecretsBundleHash(value string) *TalosClusterStatusApplyConfiguration {
 	b.SecretsBundleHash = &value
+	return b
+}
+
+// WithActiveOperation sets the ActiveOperation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ActiveOperation field is set to the value of the last call.
+func (b *TalosClusterStatusApplyConfiguration) WithActiveOperation(value *ActiveOperationApplyConfiguration) *TalosClusterStatusApplyConfiguration {
+	b.ActiveOperation = value
 	return b
 }
