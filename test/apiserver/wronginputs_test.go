@@ -29,6 +29,12 @@ func wrongInputs() []wrong {
 
 var long = strings.Repeat("a", 300)
 
+// costly goes through 40 lists in 40 lists in 40 lists in 40 lists, whatever the object is.
+var costly = func() string {
+	forty := "[" + strings.Repeat("1,", 39) + "1]"
+	return forty + ".map(a, " + forty + ".map(b, " + forty + ".map(c, " + forty + ".map(d, a)))).size() > 0"
+}()
+
 var wrongClusters = []wrong{
 	{"a name with capitals", "TalosCluster", "metadata.name", "Prod", nil},
 	{"a version without v", "TalosCluster", "spec.talosVersion", "1.14.5", nil},
@@ -138,6 +144,8 @@ var wrongOperations = []wrong{
 	{"an expression that is a number", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "v1", "kind": "Node", "name": "n", "expression": "1 + 1"}}}, []string{"spec.gates[0].cel.expression"}},
 	{"an expression about what isn't there", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "v1", "kind": "Node", "name": "n", "expression": "subject.ready"}}}, []string{"spec.gates[0].cel.expression"}},
 	{"no expression", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "v1", "kind": "Node", "name": "n", "expression": ""}}}, []string{"spec.gates[0].cel.expression"}},
+	{"a gate over a Secret", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "n", "expression": "object.type == 'Opaque'"}}}, []string{"spec.gates[0].cel.kind"}},
+	{"an expression that costs too much", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "v1", "kind": "Node", "name": "n", "expression": costly}}}, []string{"spec.gates[0].cel.expression"}},
 	{"a gate on no kind", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "v1", "kind": "", "name": "n", "expression": "true"}}}, []string{"spec.gates[0].cel.kind"}},
 	{"a gate on no version", "TalosOperation", "spec.gates", list{object{"name": "a", "cel": object{"apiVersion": "a/b/c", "kind": "A", "name": "n", "expression": "true"}}}, []string{"spec.gates[0].cel.apiVersion"}},
 	{"a Job of no CronJob", "TalosOperation", "spec.gates", list{object{"name": "a", "job": object{"namespace": "a", "cronJob": ""}}}, []string{"spec.gates[0].job.cronJob"}},

@@ -36,6 +36,8 @@ func TestTheTableForbidsWhatPointsUp(t *testing.T) {
 		"only the node client imports Talos' client":  {from: "controllers/machine", imports: "github.com/siderolabs/talos/pkg/machinery/client", forbidden: true},
 		"the node client imports Talos' client":       {from: "pkg/talos", imports: "github.com/siderolabs/talos/pkg/machinery/client/config"},
 		"the controller doesn't import k8s apiserver": {from: "controllers/machine", imports: "k8s.io/apiserver/pkg/server", forbidden: true},
+		"the gates' language is known in one place":   {from: "controllers/operation/gates", imports: "k8s.io/apiserver/pkg/cel/environment", forbidden: true},
+		"and that is below the API's types":           {from: "pkg/apis/ichor/expression", imports: "k8s.io/apiserver/pkg/cel/environment"},
 		"a part that no line of the table covers":     {from: "surprise", imports: "fmt", forbidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {

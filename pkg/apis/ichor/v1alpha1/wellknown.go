@@ -19,6 +19,16 @@ const (
 	// PatchValuesLabel on a Secret in ichor-system, with the value "true", lets patches take values from it: nobody can have
 	// the cluster's own keys written into a machine's configuration by naming their Secret.
 	PatchValuesLabel = "ichor.maesh.dev/patch-values"
+	// CordonedByAnnotation on a Node holds the UID of the TalosOperation that cordoned it, and is written in one request
+	// with that: a Node without it was cordoned by somebody else, and stays so.
+	CordonedByAnnotation = "ichor.maesh.dev/cordoned-by"
+	// OperationUIDLabel on a Job that is a gate holds the UID of its TalosOperation.
+	OperationUIDLabel = "ichor.maesh.dev/operation-uid"
+	// OperationAnnotation, MachineAnnotation and GateAnnotation on such a Job and its pods hold the names of the
+	// TalosOperation, of the TalosMachine that is about to begin, and of the gate.
+	OperationAnnotation = "ichor.maesh.dev/operation"
+	MachineAnnotation   = "ichor.maesh.dev/machine"
+	GateAnnotation      = "ichor.maesh.dev/gate"
 	// SystemNamespace holds Ichor's Secrets and Leases.
 	SystemNamespace = "ichor-system"
 	// InstallationName is the name of the one IchorInstallation.

@@ -170,6 +170,9 @@ func validateCELGate(gate *ichor.CELGate, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("kind"), "the kind of the object, such as CephCluster"))
 	}
 	errs = append(errs, tooLong(gate.Kind, 63, path.Child("kind"))...)
+	if gate.APIVersion == "v1" && gate.Kind == "Secret" {
+		errs = append(errs, field.Forbidden(path.Child("kind"), "whether the gate is open would tell what is in a Secret; look at another object"))
+	}
 	if gate.Namespace != "" {
 		errs = append(errs, name(gate.Namespace, path.Child("namespace"), utilvalidation.IsDNS1123Label)...)
 	}
