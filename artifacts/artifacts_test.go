@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -149,6 +150,71 @@ func TestControllerWritesOnlySecretsAndAPIServicesByName(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights of the controller on Secrets and APIServices (-want +got):\n%s", diff)
+	}
+}
+
+func TestControllerDrainsAndChangesNothingElseOfWhatRuns(t *testing.T) {
+	t.Parallel()
+	got := map[string][]string{}
+	for _, rule := range rules(t, "ClusterRole", artifacts.ControllerName) {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				if group == v1alpha1.GroupName || resource == "apiservices" {
+					continue // tests of their own
+				}
+				got[strings.TrimPrefix(group+"/"+resource, "/")] = rule.Verbs
+			}
+		}
+	}
+	want := map[string][]string{
+		"nodes":                            {"get", "list", "watch", "patch", "delete"},
+		"pods":                             {"list", "delete"},
+		"pods/eviction":                    {"create"},
+		"apps/daemonsets":                  {"get"},
+		"policy/poddisruptionbudgets":      {"list"},
+		"persistentvolumeclaims":           {"get"},
+		"storage.k8s.io/volumeattachments": {"list"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights of the controller on what runs in the cluster (-want +got):\n%s", diff)
+	}
+}
+
+func TestGatesSeeWhatAnAdministratorAdds(t *testing.T) {
+	t.Parallel()
+	bound := map[string]bool{}
+	for _, object := range install(t) {
+		switch typed := decode(t, object).(type) {
+		case *rbacv1.ClusterRole:
+			if typed.Name != "ichor-controller-gates" {
+				continue
+			}
+			// Rules here would fight with those that kube-controller-manager writes.
+			if _, found := object.Object["rules"]; found || typed.AggregationRule == nil {
+				t.Errorf("%s has rules of its own: %v", typed.Name, typed.Rules)
+			}
+			want := []metav1.LabelSelector{{MatchLabels: map[string]string{"ichor.maesh.dev/aggregate-to-gates": "true"}}}
+			if diff := cmp.Diff(want, typed.AggregationRule.ClusterRoleSelectors); diff != "" {
+				t.Errorf("what is added (-want +got):\n%s", diff)
+			}
+		case *rbacv1.ClusterRoleBinding:
+			bound[typed.RoleRef.Name] = true
+		case *rbacv1.RoleBinding:
+			bound[typed.RoleRef.Name] = true
+		}
+	}
+	if !bound["ichor-controller-gates"] {
+		t.Error("ichor-controller-gates isn't bound")
+	}
+	if bound["ichor-controller-gate-jobs"] {
+		t.Error("ichor-controller-gate-jobs is bound: whoever may create operations could run any CronJob there")
+	}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"batch"}, Resources: []string{"cronjobs"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get", "create"}},
+	}
+	if diff := cmp.Diff(want, rules(t, "ClusterRole", "ichor-controller-gate-jobs")); diff != "" {
+		t.Errorf("rights for Jobs (-want +got):\n%s", diff)
 	}
 }
 
