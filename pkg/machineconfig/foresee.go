@@ -192,11 +192,15 @@ func (f *foreseeing) rendered(m *v1alpha1.TalosMachine, patches []*v1alpha1.Talo
 		}
 		in.Patches = append(in.Patches, made.patch)
 	}
-	rendering, text, err := renderAll(in)
+	rendering, text, unjudged, err := renderUnjudged(in)
 	if err != nil {
 		return nil, err
 	}
-	return &foreseen{text: text, masks: MasksOf(in.Patches), warnings: rendering.warnings}, nil
+	warnings := rendering.warnings
+	for _, name := range unjudged {
+		warnings = append(warnings, unjudgedWarning(name))
+	}
+	return &foreseen{text: text, masks: MasksOf(in.Patches), warnings: warnings}, nil
 }
 
 // compiledPatch is a patch that is ready, or can't be.

@@ -63,11 +63,14 @@ func Preview(cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, patches [
 		}
 		in.Patches = append(in.Patches, made)
 	}
-	rendering, text, err := renderAll(in)
+	rendering, text, unjudged, err := renderUnjudged(in)
 	if err != nil {
 		return nil, err
 	}
 	view := &View{Patches: in.Patches, Warnings: rendering.warnings}
+	for _, name := range unjudged {
+		view.Warnings = append(view.Warnings, unjudgedWarning(name))
+	}
 	if view.Text, err = Redact(text, MasksOf(in.Patches)); err != nil {
 		return nil, err
 	}
@@ -75,4 +78,9 @@ func Preview(cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, patches [
 		view.Provenance, err = Provenance(in)
 	}
 	return view, err
+}
+
+// unjudgedWarning says that a patch couldn't be judged.
+func unjudgedWarning(patch string) string {
+	return fmt.Sprintf("whether Talos takes patch %s depends on the values of its Secrets, which aren't read here", patch)
 }

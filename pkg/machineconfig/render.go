@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	coreconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
@@ -63,21 +64,48 @@ type Inputs struct {
 // holds the cluster's secrets; Redact it before it is shown. Errors name the field of the machine, the cluster or the
 // patch (*PatchError) that can't be rendered, and hold no secret.
 func Render(in Inputs) ([]byte, error) {
-	_, text, err := renderAll(in)
-	return text, err
-}
-
-// renderAll is Render, with what is odd about it though it works.
-func renderAll(in Inputs) (*rendering, []byte, error) {
 	rendering, err := render(in, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	text, err := rendering.encode()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return rendering, text, check(in, text)
+	return text, check(in, text)
+}
+
+// renderUnjudged is Render where placeholders stand for the values of Secrets: what Talos finds wrong with them says
+// nothing. The patches that it can't judge are returned, and what is odd about the rest though it works.
+func renderUnjudged(in Inputs) (made *rendering, text []byte, unjudged []string, err error) {
+	if made, err = render(in, nil); err != nil {
+		return nil, nil, nil, err
+	}
+	if text, err = made.encode(); err != nil {
+		return nil, nil, nil, err
+	}
+	judged := text
+	for range in.Patches {
+		var fault *PatchError
+		if err = check(in, judged); err == nil || !errors.As(err, &fault) {
+			break
+		}
+		guilty := slices.IndexFunc(in.Patches, func(patch *Patch) bool { return patch.Name == fault.Patch })
+		if guilty < 0 || len(in.Patches[guilty].secretPaths) == 0 {
+			break
+		}
+		unjudged = append(unjudged, fault.Patch)
+		in.Patches = slices.Delete(slices.Clone(in.Patches), guilty, guilty+1)
+		// Without it, others may have nothing to change.
+		rest, fails := render(in, nil)
+		if fails != nil {
+			return made, text, unjudged, nil
+		}
+		if judged, err = rest.encode(); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return made, text, unjudged, err
 }
 
 // Warnings are what is odd about a rendering that works, for instance a patch that deletes a document that isn't there.
