@@ -37,7 +37,7 @@ func run() error {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		return fmt.Errorf("parse the schema: %w", err)
 	}
-	if err := addOmitted(schema.Definitions); err != nil {
+	if err := complete(schema.Definitions); err != nil {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)

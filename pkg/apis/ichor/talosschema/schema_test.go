@@ -4,6 +4,7 @@ package talosschema
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -63,5 +64,43 @@ func visit(t *testing.T, path string, schema spec.Schema, look func(string, spec
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
 		visit(t, path+"[]", *schema.Items.Schema, look)
+	}
+}
+
+// The fields of documents are described, whatever kind they are of.
+func TestAnyDocumentHasTheFieldsOfAllKinds(t *testing.T) {
+	t.Parallel()
+	merged := AnyDocument()
+	for _, kind := range Kinds() {
+		described(t, kind, *Document(kind), merged)
+	}
+	visit(t, "document", merged, func(path string, schema spec.Schema) {
+		if schema.Type.Contains("object") && schema.Extensions[preserveUnknownFields] != true {
+			t.Errorf("%s forbids fields that it doesn't list", path)
+		}
+		if schema.Type.Contains("array") && schema.Extensions[listType] != "atomic" {
+			t.Errorf("%s is a list of type %v, want atomic", path, schema.Extensions[listType])
+		}
+		if len(schema.Required) > 0 || schema.AdditionalProperties != nil || schema.Pattern != "" || len(schema.Enum) > 0 {
+			t.Errorf("%s forbids something", path)
+		}
+	})
+	if text := merged.Properties["endpoint"].Description; !strings.Contains(text, "EventSinkConfig: ") || !strings.Contains(text, "TCPProbeConfig: ") {
+		t.Errorf("endpoint is said to be %q", text)
+	}
+}
+
+// described wants each description of a kind's fields to be said of the same field.
+func described(t *testing.T, path string, of, merged spec.Schema) {
+	t.Helper()
+	for name, property := range of.Properties {
+		have, there := merged.Properties[name]
+		if !there && len(merged.Type) > 0 {
+			t.Errorf("%s.%s is not there", path, name)
+		}
+		if !strings.Contains(have.Description, strings.TrimSpace(property.Description)) {
+			t.Errorf("%s.%s is said to be %q, want %q", path, name, have.Description, property.Description)
+		}
+		described(t, path+"."+name, property, have)
 	}
 }

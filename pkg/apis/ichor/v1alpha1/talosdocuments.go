@@ -64,27 +64,19 @@ func (d *ConfigDocument) UnmarshalJSON(in []byte) error {
 	return (*JSONObject)(d).UnmarshalJSON(in)
 }
 
-// OpenAPIDefinition describes what all documents have; kind and name tell them apart in a list, and a document without a
-// name has the empty one.
+// OpenAPIDefinition describes the fields of all kinds in Talos' words; kind and name tell documents apart in a list, and a
+// document without a name has the empty one.
 func (ConfigDocument) OpenAPIDefinition() common.OpenAPIDefinition {
 	text := func(description string) spec.Schema {
 		return spec.Schema{SchemaProps: spec.SchemaProps{Description: description, Type: []string{"string"}}}
 	}
 	name := text("name of the document, for kinds of which there can be several.")
 	name.Default = ""
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "One of Talos' configuration documents, with the fields that its kind has in Talos' reference.",
-				Type:        []string{"object"},
-				Required:    []string{"apiVersion", "kind"},
-				Properties: map[string]spec.Schema{
-					"apiVersion": text("apiVersion of the document, so far always v1alpha1."),
-					"kind":       text("kind of the document, for instance UserVolumeConfig."),
-					"name":       name,
-				},
-			},
-			VendorExtensible: spec.VendorExtensible{Extensions: spec.Extensions{"x-kubernetes-preserve-unknown-fields": true}},
-		},
-	}
+	schema := talosschema.AnyDocument()
+	schema.Description = "One of Talos' configuration documents, with the fields that its kind has in Talos' reference; those of all kinds are listed."
+	schema.Required = []string{"apiVersion", "kind"}
+	schema.Properties["apiVersion"] = text("apiVersion of the document, so far always v1alpha1.")
+	schema.Properties["kind"] = text("kind of the document, for instance UserVolumeConfig.")
+	schema.Properties["name"] = name
+	return common.OpenAPIDefinition{Schema: schema}
 }
