@@ -109,18 +109,19 @@ func TestControllerCanChangeNoSpec(t *testing.T) {
 	t.Parallel()
 	controller := rules(t, "ClusterRole", "ichor-controller")
 	want := map[string][]string{
-		"talosclusters":             {"get", "list", "watch"},
-		"talosclusters/status":      {"get", "patch", "update"},
-		"talosclusters/finalize":    {"patch", "update"},
-		"talosmachines":             {"create", "delete", "get", "list", "watch"},
-		"talosmachines/status":      {"get", "patch", "update"},
-		"talosmachines/finalize":    {"patch", "update"},
-		"talosconfigpatches":        {"get", "list", "watch"},
-		"talosconfigpatches/status": {"get", "patch", "update"},
-		"talosmachines/approval":    {},
-		"talosmachines/identity":    {},
-		"talosmachines/removal":     {},
-		"talosclusters/cni":         {},
+		"talosclusters":              {"get", "list", "watch"},
+		"talosclusters/status":       {"get", "patch", "update"},
+		"talosclusters/finalize":     {"patch", "update"},
+		"talosmachines":              {"create", "delete", "get", "list", "watch"},
+		"talosmachines/status":       {"get", "patch", "update"},
+		"talosmachines/finalize":     {"patch", "update"},
+		"talosconfigpatches":         {"get", "list", "watch"},
+		"talosconfigpatches/status":  {"get", "patch", "update"},
+		"talosconfigpatches/preview": {},
+		"talosmachines/approval":     {},
+		"talosmachines/identity":     {},
+		"talosmachines/removal":      {},
+		"talosclusters/cni":          {},
 	}
 	got := map[string][]string{}
 	for resource := range want {
@@ -241,6 +242,7 @@ func TestOnlyThoseWhoShouldHoldEachVerb(t *testing.T) {
 		{"cancel an operation", "talosoperations/cancel", "update", false, true, true},
 		{"reclaim a machine", "machinereclaims", "create", false, true, true},
 		{"ask for a certificate", "taloscredentialrequests", "create", false, true, true},
+		{"ask what a patch would do", "talosconfigpatches/preview", "create", true, true, true},
 		{"change what runs on every node", "talosconfigpatches", "create", false, false, true},
 		{"carry etcd away", "talosetcdbackups", "create", false, false, true},
 		{"say where backups go", "talosstorages", "update", false, false, true},

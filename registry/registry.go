@@ -93,7 +93,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authori
 
 // addOthers builds the storage of the kinds that need nothing but themselves, and a word of their neighbours.
 func (r *Registry) addOthers(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, checker verbs.Checker) error {
-	patches, err := talosconfigpatches.New(typer, options, r.cluster)
+	patches, err := talosconfigpatches.New(typer, options, talosconfigpatches.Dependencies{Cluster: r.cluster, Machines: r.machines.Machine.Machines, Checker: checker})
 	if err != nil {
 		return err
 	}
@@ -129,6 +129,7 @@ func (r *Registry) addOthers(typer runtime.ObjectTyper, options generic.RESTOpti
 		"talosmachines/drift":            r.machines.NewDrift(),
 		"talosconfigpatches":             patches.Main,
 		"talosconfigpatches/status":      patches.Status,
+		"talosconfigpatches/preview":     patches.Preview,
 		"talosoperations":                operations.Main,
 		"talosoperations/status":         operations.Status,
 		"talosoperations/resume":         operations.Resume,

@@ -56,6 +56,10 @@ type Kind[T Object, S, U any] struct {
 	// Warnings tell of what is allowed and may be unwise. May be nil.
 	Warnings func(obj T) []string
 
+	// Tried is told of a write that was only tried (a dry run) and would have succeeded, so that it can say what would follow.
+	// The old object is nil for one that would be new, the new one for one that would be gone. May be nil.
+	Tried func(ctx context.Context, obj, old T)
+
 	// Guard is asked last, inside the transaction, for rules that need the user or other objects. May be nil.
 	Guard Guard[T]
 

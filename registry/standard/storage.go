@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
 )
@@ -46,7 +47,7 @@ func New[T Object, S, U any](typer runtime.ObjectTyper, options generic.RESTOpti
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: kind.attrs}); err != nil {
 		return nil, fmt.Errorf("build storage of %s: %w", kind.Resource, err)
 	}
-	s := &Storage[T, S, U]{Main: &REST[T]{Store: store, guard: kind.Guard, shortNames: kind.ShortNames}, base: base}
+	s := &Storage[T, S, U]{Main: &REST[T]{Store: store, guard: kind.Guard, tried: kind.Tried, shortNames: kind.ShortNames}, base: base}
 	status := statusStrategy[T, S, U]{base}
 	copied := s.through(status)
 	copied.ResetFieldsStrategy = status
@@ -71,6 +72,7 @@ func (s *Storage[T, S, U]) through(strategy rest.RESTUpdateStrategy) *genericreg
 type REST[T Object] struct {
 	*genericregistry.Store
 	guard      Guard[T]
+	tried      func(ctx context.Context, obj, old T)
 	shortNames []string
 }
 
@@ -91,19 +93,49 @@ func (*REST[T]) Categories() []string { return []string{"ichor"} }
 
 // Create makes an object.
 func (r *REST[T]) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, guarded(createValidation, r.guard.Create), options)
+	made, err := r.Store.Create(ctx, obj, guarded(createValidation, r.guard.Create), options)
+	if err == nil && options != nil {
+		r.tell(ctx, options.DryRun, made, nil)
+	}
+	return made, err
 }
 
 // Update changes what people may change. Server-side apply creates through it.
 func (r *REST[T]) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, objInfo, guarded(createValidation, r.guard.Create), updating(updateValidation, r.guard.Update), forceAllowCreate, options)
+	var was runtime.Object
+	judged := func(ctx context.Context, obj, old T) error {
+		was = old
+		if r.guard.Update == nil {
+			return nil
+		}
+		return r.guard.Update(ctx, obj, old)
+	}
+	obj, created, err := r.Store.Update(ctx, name, objInfo, guarded(createValidation, r.guard.Create), updating(updateValidation, judged), forceAllowCreate, options)
+	if err == nil && options != nil {
+		r.tell(ctx, options.DryRun, obj, was)
+	}
+	return obj, created, err
 }
 
 // Delete removes an object.
 func (r *REST[T]) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	return r.Store.Delete(ctx, name, r.deleting(deleteValidation), options)
+	obj, gone, err := r.Store.Delete(ctx, name, r.deleting(deleteValidation), options)
+	if err == nil && options != nil {
+		r.tell(ctx, options.DryRun, nil, obj)
+	}
+	return obj, gone, err
+}
+
+// tell tells of a write that was only tried. What isn't an object of the kind is left out.
+func (r *REST[T]) tell(ctx context.Context, dryRun []string, obj, old runtime.Object) {
+	if r.tried == nil || !dryrun.IsDryRun(dryRun) {
+		return
+	}
+	is, _ := obj.(T)
+	was, _ := old.(T)
+	r.tried(ctx, is, was)
 }
 
 // DeleteCollection removes objects, each by the rules for one.

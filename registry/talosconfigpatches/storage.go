@@ -24,17 +24,32 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/validation"
 	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/registry/standard"
+	"maesh.dev/ichor/registry/verbs"
 )
 
-// Storage is the storage of the kind.
-type Storage = standard.Storage[*ichor.TalosConfigPatch, ichor.TalosConfigPatchSpec, ichor.TalosConfigPatchStatus]
+// Storage is the storage of the kind and its subresources.
+type Storage struct {
+	*standard.Storage[*ichor.TalosConfigPatch, ichor.TalosConfigPatchSpec, ichor.TalosConfigPatchStatus]
+	// Preview tells what a patch would do.
+	Preview *PreviewREST
+}
 
 // Cluster reads a TalosCluster.
 type Cluster func(ctx context.Context, name string) (*ichor.TalosCluster, error)
 
-// New builds it. Patches are held against the cluster that they are for.
-func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, cluster Cluster) (*Storage, error) {
-	return standard.New(typer, options, standard.Kind[*ichor.TalosConfigPatch, ichor.TalosConfigPatchSpec, ichor.TalosConfigPatchStatus]{
+// Dependencies are what the storage works with besides.
+type Dependencies struct {
+	// Cluster reads the cluster that a patch is for; patches are held against it.
+	Cluster Cluster
+	// Machines reads all machines.
+	Machines func(ctx context.Context) ([]ichor.TalosMachine, error)
+	Checker  verbs.Checker
+}
+
+// New builds it.
+func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, d Dependencies) (*Storage, error) {
+	seer := &seer{cluster: d.Cluster, machines: d.Machines, checker: d.Checker, busy: make(chan struct{}, atATime)}
+	base, err := standard.New(typer, options, standard.Kind[*ichor.TalosConfigPatch, ichor.TalosConfigPatchSpec, ichor.TalosConfigPatchStatus]{
 		Resource: "talosconfigpatches", Singular: "talosconfigpatch", ShortNames: []string{"tcp"},
 		New:            func() *ichor.TalosConfigPatch { return &ichor.TalosConfigPatch{} },
 		NewList:        func() runtime.Object { return &ichor.TalosConfigPatchList{} },
@@ -45,9 +60,10 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, cluster C
 		Prepare:        canonicalize,
 		Validate:       validate,
 		ValidateUpdate: validateUpdate,
-		ValidateAmong:  cluster.validate,
+		ValidateAmong:  d.Cluster.validate,
 		ValidateStatus: validation.ValidateTalosConfigPatchStatusUpdate,
 		Warnings:       validation.ConfigPatchWarnings,
+		Tried:          seer.tried,
 		Selectable: func(p *ichor.TalosConfigPatch) fields.Set {
 			return fields.Set{"spec.target.clusterRef.name": p.Spec.Target.ClusterRef.Name}
 		},
@@ -59,6 +75,11 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, cluster C
 		},
 		Cells: cells,
 	})
+	if err != nil {
+		return nil, err
+	}
+	seer.patches = base.Main
+	return &Storage{Storage: base, Preview: &PreviewREST{store: base.Main.Store, seer: seer}}, nil
 }
 
 // canonicalize spells what is Talos' own in one way, so that the same in another spelling is no change. A document

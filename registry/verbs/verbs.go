@@ -47,6 +47,8 @@ var (
 	Remove = Permission{v1alpha1.VerbRemove, "talosmachines", "removal"}
 	// RequestRole asks for a client certificate of a Talos role; the name is the role's.
 	RequestRole = Permission{v1alpha1.VerbRequest, "taloscredentialrequests", "role"}
+	// ReadConfig of machines: no verb of Ichor's own, but what else shows a part of machines' configurations asks for it too.
+	ReadConfig = Permission{"get", "talosmachines", "config"}
 	// ConfigureCNI of a cluster.
 	ConfigureCNI = Permission{v1alpha1.VerbConfigure, "talosclusters", "cni"}
 )

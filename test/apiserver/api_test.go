@@ -54,7 +54,7 @@ func TestDiscovery(t *testing.T) {
 	want := []string{
 		"ichorinstallations", "ichorinstallations/status", "ichorusers", "ichorusers/certificate", "ichorusers/password", "ichorusers/status",
 		"machinereclaims", "machinereclaims/status", "talosclusters", "talosclusters/finalize", "talosclusters/status",
-		"talosconfigpatches", "talosconfigpatches/status", "taloscredentialrequests", "taloscredentialrequests/status",
+		"talosconfigpatches", "talosconfigpatches/preview", "talosconfigpatches/status", "taloscredentialrequests", "taloscredentialrequests/status",
 		"talosetcdbackups", "talosetcdbackups/status", "talosmachines", "talosmachines/approval", "talosmachines/config",
 		"talosmachines/drift", "talosmachines/finalize",
 		"talosmachines/identity", "talosmachines/status", "talosoperations", "talosoperations/cancel", "talosoperations/resume",

@@ -29,7 +29,7 @@ var auditLevels = map[string]auditv1.Level{
 	"talosmachines": auditv1.LevelMetadata, "talosmachines/status": "", "talosmachines/finalize": auditv1.LevelMetadata,
 	"talosmachines/config": auditv1.LevelMetadata, "talosmachines/drift": auditv1.LevelMetadata,
 	"talosmachines/approval": auditv1.LevelRequestResponse, "talosmachines/identity": auditv1.LevelRequestResponse,
-	"talosconfigpatches": auditv1.LevelMetadata, "talosconfigpatches/status": "",
+	"talosconfigpatches": auditv1.LevelMetadata, "talosconfigpatches/status": "", "talosconfigpatches/preview": auditv1.LevelMetadata,
 	"talosoperations": auditv1.LevelMetadata, "talosoperations/status": "",
 	"talosoperations/resume": auditv1.LevelRequestResponse, "talosoperations/cancel": auditv1.LevelRequestResponse,
 	"talosetcdbackups": auditv1.LevelMetadata, "talosetcdbackups/status": "",

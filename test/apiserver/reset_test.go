@@ -57,6 +57,7 @@ var unwritten = map[string][]string{
 // withoutReset are doors that no manager of fields comes through.
 var withoutReset = map[string]string{
 	"ichorusers/password": "takes no object", "talosmachines/config": "is only read", "talosmachines/drift": "is only read",
+	"talosconfigpatches/preview": "stores nothing",
 }
 
 func TestWhatEveryDoorResetsIsWhatItDeclares(t *testing.T) {

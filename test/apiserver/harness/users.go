@@ -19,8 +19,10 @@ const (
 	Approver = "approver"
 	// Writer has all of Kubernetes' verbs on every resource and subresource, and none of Ichor's own.
 	Writer = "writer"
-	// Viewer may read.
+	// Viewer may read, and ask what a patch would do.
 	Viewer = "viewer"
+	// Patcher may write patches and ask what they would do, and read no machine's configuration.
+	Patcher = "patcher"
 	// Controller has the rights of Ichor's controller.
 	Controller = "controller"
 	// Impersonator may act as the approver, and has no right besides.
@@ -55,7 +57,9 @@ func Allowed(user string, a *authorizationv1.ResourceAttributes) bool {
 	case user == Writer:
 		return standard
 	case user == Viewer:
-		return slices.Contains(reading, a.Verb)
+		return slices.Contains(reading, a.Verb) || a.Resource == "talosconfigpatches" && a.Subresource == "preview" && a.Verb == "create"
+	case user == Patcher:
+		return standard && a.Resource == "talosconfigpatches"
 	case user == Controller:
 		return controllerAllowed(a)
 	case ofOne:
