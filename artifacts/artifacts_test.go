@@ -154,13 +154,40 @@ func TestControllerWritesOnlySecretsAndAPIServicesByName(t *testing.T) {
 	}
 }
 
+func TestControllerApprovesServingCertificatesOfKubeletsAndNoOthers(t *testing.T) {
+	t.Parallel()
+	got := map[string][]string{}
+	for _, object := range install(t) {
+		if !strings.HasSuffix(object.GetKind(), "Role") {
+			continue
+		}
+		for _, rule := range rules(t, object.GetKind(), object.GetName()) {
+			if !slices.Contains(rule.APIGroups, "certificates.k8s.io") {
+				continue
+			}
+			for _, resource := range rule.Resources {
+				of := strings.TrimSpace(strings.Join([]string{object.GetName(), resource, strings.Join(rule.ResourceNames, " ")}, " "))
+				got[of] = append(got[of], rule.Verbs...)
+			}
+		}
+	}
+	want := map[string][]string{
+		"ichor-controller certificatesigningrequests":            {"get", "list", "watch"},
+		"ichor-controller certificatesigningrequests/approval":   {"update"},
+		"ichor-controller signers kubernetes.io/kubelet-serving": {"approve"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights on certificate signing requests (-want +got):\n%s", diff)
+	}
+}
+
 func TestControllerDrainsAndChangesNothingElseOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	got := map[string][]string{}
 	for _, rule := range rules(t, "ClusterRole", artifacts.ControllerName) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
-				if group == v1alpha1.GroupName || resource == "apiservices" {
+				if group == v1alpha1.GroupName || group == "certificates.k8s.io" || resource == "apiservices" {
 					continue // tests of their own
 				}
 				got[strings.TrimPrefix(group+"/"+resource, "/")] = rule.Verbs

@@ -11,8 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +29,7 @@ import (
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
 	configpatchcontroller "maesh.dev/ichor/controllers/configpatch"
 	discoverycontroller "maesh.dev/ichor/controllers/discovery"
+	"maesh.dev/ichor/controllers/kubeletcertificate"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
 	"maesh.dev/ichor/controllers/servingcertificate"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
@@ -82,6 +85,7 @@ type program struct {
 	clusters    ichorclient.TalosClusterInterface
 	ichor       externalversions.SharedInformerFactory
 	core        coreinformers.SharedInformerFactory
+	requests    coreinformers.SharedInformerFactory
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
 	parts       []part
@@ -133,6 +137,7 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		// What nobody here reads isn't kept in memory: with thousands of machines it is most of it.
 		ichor:       externalversions.NewSharedInformerFactoryWithOptions(ichor, 0, externalversions.WithTransform(kube.TrimManagedFields)),
 		core:        coreinformers.NewSharedInformerFactoryWithOptions(kubernetes, 0, coreinformers.WithTransform(kube.TrimNode)),
+		requests:    kubeletRequests(kubernetes),
 		broadcaster: broadcaster,
 		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}),
 	}
@@ -169,11 +174,19 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	if err != nil {
 		return nil, err
 	}
+	kubelets, err := kubeletcertificate.New(kubeletcertificate.Config{
+		Requests: p.requests.Certificates().V1().CertificateSigningRequests(), Client: kubernetes.CertificatesV1(),
+		Machines: machines, Clusters: clusters, Recorder: p.recorder,
+	})
+	if err != nil {
+		return nil, err
+	}
 	p.parts = []part{
 		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
 		{"patches", configpatch.Run},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
+		{"kubelet certificates", kubelets.Run},
 	}
 	if options.ServingCertificates {
 		certificates, err := servingcertificate.New(servingcertificate.Config{
@@ -185,6 +198,14 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		p.parts = append(p.parts, part{"serving certificate", certificates.Run})
 	}
 	return p, nil
+}
+
+// kubeletRequests caches the requests of kubelets for serving certificates, and no others.
+func kubeletRequests(kubernetes kubernetes.Interface) coreinformers.SharedInformerFactory {
+	return coreinformers.NewSharedInformerFactoryWithOptions(kubernetes, 0, coreinformers.WithTransform(kube.TrimManagedFields),
+		coreinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeletServingSignerName).String()
+		}))
 }
 
 // run starts everything and ends it in the opposite order: the parts first, then the lead is given back, then the caches.
@@ -206,8 +227,10 @@ func (p *program) run(ctx context.Context) error {
 		<-starting
 		p.ichor.Shutdown()
 		p.core.Shutdown()
+		p.requests.Shutdown()
 	}()
 	p.core.Start(watching.Done())
+	p.requests.Start(watching.Done())
 	go func() {
 		defer close(starting)
 		p.startIchor(watching)

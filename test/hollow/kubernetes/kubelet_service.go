@@ -199,9 +199,10 @@ func (s *kubeletService) options(cfg config.Provider) (kubelet.Options, error) {
 			OSImage:        "Talos (" + n.machine.TalosVersion + ")",
 			KubeletVersion: kubeletVersion(cfg.Machine().Kubelet().Image()),
 		},
-		NoCNI:      n.options.CNI == CNIAbsent,
-		LeaseEvery: n.options.LeaseEvery,
-		Logger:     n.options.Logger,
+		NoCNI:              n.options.CNI == CNIAbsent,
+		ServingCertificate: asksForServing(cfg.Machine().Kubelet().ExtraArgs()),
+		LeaseEvery:         n.options.LeaseEvery,
+		Logger:             n.options.Logger,
 		Changed: func(state kubelet.State) {
 			n.board.update(func(status *workload.Status) {
 				status.NodeName = n.nodeName
@@ -238,6 +239,13 @@ func adminConnection(cluster clusterConfig, url, userAgent string) (*connection.
 	return connection.New(url, pki.Bundle(cluster.AcceptedCAs(), cluster.IssuingCA()), userAgent, connection.Identity{
 		Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
 	})
+}
+
+// asksForServing tells whether the kubelet's arguments have it ask the cluster for its serving certificate.
+func asksForServing(arguments map[string][]string) bool {
+	values := arguments["rotate-server-certificates"]
+
+	return len(values) > 0 && values[len(values)-1] == "true"
 }
 
 // kubeletFingerprint changes with everything that makes Talos restart the kubelet.

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -180,42 +181,67 @@ func renewalTime(leaf *stdx509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) * 8 / 10)
 }
 
-// request makes a certificate request, or looks whether the one under way is signed.
+// request asks for the client certificate; it is found once the request is signed.
 func (k *Kubelet) request(ctx context.Context, client kubernetes.Interface) (found bool, err error) {
-	if k.rotation == nil || time.Now().After(k.rotation.expires) {
-		k.rotation, err = k.newRequest(ctx, client)
-
+	content, err := k.ask(ctx, client, &k.rotation, wish{
+		signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+	})
+	if err != nil || content == nil {
 		return false, err
 	}
 
-	request, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, k.rotation.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		k.rotation = nil
+	return true, k.store(content)
+}
 
-		return false, nil
+// wish is what a certificate is asked for.
+type wish struct {
+	signer    string
+	usages    []certificatesv1.KeyUsage
+	names     []string
+	addresses []net.IP
+}
+
+// ask makes a certificate request, or looks whether the one under way is signed: then it returns the certificate with its
+// key.
+func (k *Kubelet) ask(ctx context.Context, client kubernetes.Interface, under **rotation, wanted wish) (content []byte, err error) {
+	if *under == nil || time.Now().After((*under).expires) {
+		*under, err = k.newRequest(ctx, client, wanted)
+
+		return nil, err
+	}
+
+	request, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, (*under).name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		*under = nil
+
+		return nil, nil
 	}
 
 	if err != nil {
-		return false, fmt.Errorf("get certificate request of node %s: %w", k.options.NodeName, err)
+		return nil, fmt.Errorf("get certificate request of node %s: %w", k.options.NodeName, err)
 	}
 
 	for _, condition := range request.Status.Conditions {
 		if condition.Type == certificatesv1.CertificateDenied || condition.Type == certificatesv1.CertificateFailed {
-			k.rotation = nil
+			*under = nil
 
-			return false, fmt.Errorf("certificate request %s of node %s: %s: %s",
+			return nil, fmt.Errorf("certificate request %s of node %s: %s: %s",
 				request.Name, k.options.NodeName, condition.Reason, condition.Message)
 		}
 	}
 
 	if len(request.Status.Certificate) == 0 {
-		return false, nil
+		return nil, nil
 	}
 
-	return true, k.store(request.Status.Certificate)
+	content = bytes.Join([][]byte{bytes.TrimSpace(request.Status.Certificate), (*under).key}, []byte("\n"))
+	*under = nil
+
+	return content, nil
 }
 
-func (k *Kubelet) newRequest(ctx context.Context, client kubernetes.Interface) (*rotation, error) {
+func (k *Kubelet) newRequest(ctx context.Context, client kubernetes.Interface, wanted wish) (*rotation, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make key of node %s: %w", k.options.NodeName, err)
@@ -227,7 +253,8 @@ func (k *Kubelet) newRequest(ctx context.Context, client kubernetes.Interface) (
 	}
 
 	csr, err := stdx509.CreateCertificateRequest(rand.Reader, &stdx509.CertificateRequest{
-		Subject: pkix.Name{CommonName: userName(k.options.NodeName), Organization: []string{"system:nodes"}},
+		Subject:  pkix.Name{CommonName: userName(k.options.NodeName), Organization: []string{"system:nodes"}},
+		DNSNames: wanted.names, IPAddresses: wanted.addresses,
 	}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make certificate request of node %s: %w", k.options.NodeName, err)
@@ -237,12 +264,12 @@ func (k *Kubelet) newRequest(ctx context.Context, client kubernetes.Interface) (
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}),
-			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
-			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			SignerName: wanted.signer,
+			Usages:     wanted.usages,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("ask for a client certificate of node %s: %w", k.options.NodeName, err)
+		return nil, fmt.Errorf("ask signer %s for a certificate of node %s: %w", wanted.signer, k.options.NodeName, err)
 	}
 
 	return &rotation{
@@ -252,10 +279,7 @@ func (k *Kubelet) newRequest(ctx context.Context, client kubernetes.Interface) (
 }
 
 // store keeps a signed certificate with its key and uses it from now on.
-func (k *Kubelet) store(signed []byte) error {
-	content := bytes.Join([][]byte{bytes.TrimSpace(signed), k.rotation.key}, []byte("\n"))
-	k.rotation = nil
-
+func (k *Kubelet) store(content []byte) error {
 	parsed, err := tls.X509KeyPair(content, content)
 	if err != nil {
 		return fmt.Errorf("parse the signed certificate of node %s: %w", k.options.NodeName, err)

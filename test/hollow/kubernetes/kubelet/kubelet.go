@@ -52,6 +52,8 @@ type Options struct {
 	NoCNI bool
 	// ControlPlane makes the node register with the taint that keeps pods away, unless Schedulable.
 	ControlPlane, Schedulable bool
+	// ServingCertificate makes the kubelet ask the cluster for its serving certificate (rotate-server-certificates).
+	ServingCertificate bool
 	// Admin, if set, applies what the configuration wants of the Node. A worker has no such identity: it uses the
 	// kubelet's, and NodeRestriction refuses what a node must not change on itself.
 	Admin *connection.Connection
@@ -88,6 +90,7 @@ type Kubelet struct {
 	state       State
 	reported    time.Time
 	rotation    *rotation
+	serving     serving
 	applyError  string
 	deleted     bool
 }
@@ -240,7 +243,7 @@ func (k *Kubelet) step(ctx context.Context) error {
 		return err
 	}
 
-	return k.rotate(ctx)
+	return errors.Join(k.rotate(ctx), k.rotateServing(ctx))
 }
 
 // haveCredentials makes the client. It isn't ready while a certificate request waits to be signed.
