@@ -187,16 +187,35 @@ const (
 	KernelLockdownConfidentiality KernelLockdown = "confidentiality"
 )
 
+// AuditPolicy is what the kube-apiserver logs.
+type AuditPolicy string
+
+const (
+	// AuditPolicyTalos is Talos' own: every request, without bodies.
+	AuditPolicyTalos AuditPolicy = ""
+	// AuditPolicyIchor leaves out the noise of the machinery, and keeps who did what.
+	AuditPolicyIchor AuditPolicy = "Ichor"
+)
+
 // Hardening holds settings stricter than Talos' defaults.
 type Hardening struct {
 	// secureBoot installs the SecureBoot variant of the image, and expects machines to have booted with SecureBoot.
 	// Defaults to false.
 	SecureBoot bool
-	// kernelLockdown is empty, integrity or confidentiality. Defaults to empty: what the image does.
+	// kernelLockdown is empty, integrity or confidentiality: the least that the kernel of each machine is to be locked
+	// down to. Defaults to empty: what the image does. A kernel takes this from its command line, which is part of the
+	// image: a SecureBoot image has confidentiality, for others it is written into the schematic
+	// (customization.extraKernelArgs). Only where a machine boots by GRUB, with the plain schematic, is it rendered into
+	// its configuration (machine.install.extraKernelArgs), and counts from the next installation or upgrade. The condition
+	// Hardened of a machine tells.
 	KernelLockdown KernelLockdown
 	// kubeletServingCertificates makes kubelets ask the cluster for their serving certificates, instead of signing them
-	// themselves. Defaults to false.
+	// themselves, and Ichor approve those of its machines. Defaults to false.
 	KubeletServingCertificates bool
+	// auditPolicy is empty or Ichor. Defaults to empty: the policy that Talos gives the kube-apiserver. Ichor is that of
+	// artifacts/audit/kube-apiserver.yaml, which a cluster that Ichor creates begins with. A patch of
+	// cluster.apiServer.auditPolicy is merged into either.
+	AuditPolicy AuditPolicy
 }
 
 // ApplyPolicy bounds how many machines are changed at a time.

@@ -108,6 +108,10 @@ type MachineInventory struct {
 	Links []LinkInventory
 	// secureBoot is whether the machine booted with SecureBoot.
 	SecureBoot bool
+	// unifiedKernelImage is whether the machine booted a unified kernel image, whose kernel arguments are part of it.
+	UnifiedKernelImage bool
+	// kernelLockdown is what the kernel was told to lock down when it booted; empty if nothing.
+	KernelLockdown KernelLockdown
 }
 
 // CPUInventory is the sum of a machine's processors.

@@ -141,6 +141,12 @@ type MachineInventory struct {
 	// secureBoot is whether the machine booted with SecureBoot.
 	// +optional
 	SecureBoot bool `json:"secureBoot,omitempty"`
+	// unifiedKernelImage is whether the machine booted a unified kernel image, whose kernel arguments are part of it.
+	// +optional
+	UnifiedKernelImage bool `json:"unifiedKernelImage,omitempty"`
+	// kernelLockdown is what the kernel was told to lock down when it booted; empty if nothing.
+	// +optional
+	KernelLockdown KernelLockdown `json:"kernelLockdown,omitempty"`
 }
 
 // CPUInventory is the sum of a machine's processors.

@@ -78,6 +78,9 @@ const (
 	ConditionReady = "Ready"
 	// ConditionDriftDetected is true where the running configuration differs from the one the machine is to have.
 	ConditionDriftDetected = "DriftDetected"
+	// ConditionHardened is False where a machine lacks what spec.hardening of its cluster asks for; absent if nothing that
+	// a machine could lack is asked for.
+	ConditionHardened = "Hardened"
 )
 
 // Condition types of a TalosCluster.
@@ -92,6 +95,9 @@ const (
 	ConditionDiscovered = "Discovered"
 	// ConditionSurplusControlPlane is True when more control planes are Ready than spec.controlPlane.count.
 	ConditionSurplusControlPlane = "SurplusControlPlane"
+	// ConditionConfigurationPending is True while machines wait for a reboot, or for somebody, to get their configuration.
+	// DriftDetected of a cluster is True while somebody has changed one of its machines.
+	ConditionConfigurationPending = "ConfigurationPending"
 )
 
 // Condition types of the kinds that describe work.

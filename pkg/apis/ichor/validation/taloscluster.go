@@ -95,6 +95,7 @@ func validateClusterSpec(spec *ichor.TalosClusterSpec, path *field.Path) field.E
 	}
 	errs = append(errs, oneOf(spec.Hardening.KernelLockdown, path.Child("hardening", "kernelLockdown"),
 		ichor.KernelLockdownNone, ichor.KernelLockdownIntegrity, ichor.KernelLockdownConfidentiality)...)
+	errs = append(errs, oneOf(spec.Hardening.AuditPolicy, path.Child("hardening", "auditPolicy"), ichor.AuditPolicyTalos, ichor.AuditPolicyIchor)...)
 	errs = append(errs, between(spec.Apply.MaxParallel, 1, maxParallel, path.Child("apply", "maxParallel"))...)
 	return append(errs, oneOf(spec.Reprovision.ControlPlanes, path.Child("reprovision", "controlPlanes"),
 		ichor.ReprovisionAutomatic, ichor.ReprovisionConfirm)...)
