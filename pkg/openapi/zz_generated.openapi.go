@@ -4475,15 +4475,22 @@ func schema_pkg_apis_ichor_v1alpha1_Hardening(ref common.ReferenceCallback) comm
 					},
 					"kernelLockdown": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kernelLockdown is empty, integrity or confidentiality. Defaults to empty: what the image does.",
+							Description: "kernelLockdown is empty, integrity or confidentiality: the least that the kernel of each machine is to be locked down to. Defaults to empty: what the image does. A kernel takes this from its command line, which is part of the image: a SecureBoot image has confidentiality, for others it is written into the schematic (customization.extraKernelArgs). Only where a machine boots by GRUB, with the plain schematic, is it rendered into its configuration (machine.install.extraKernelArgs), and counts from the next installation or upgrade. The condition Hardened of a machine tells.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"kubeletServingCertificates": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kubeletServingCertificates makes kubelets ask the cluster for their serving certificates, instead of signing them themselves. Defaults to false.",
+							Description: "kubeletServingCertificates makes kubelets ask the cluster for their serving certificates, instead of signing them themselves, and Ichor approve those of its machines. Defaults to false.",
 							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"auditPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "auditPolicy is empty or Ichor. Defaults to empty: the policy that Talos gives the kube-apiserver. Ichor is that of artifacts/audit/kube-apiserver.yaml, which a cluster that Ichor creates begins with. A patch of cluster.apiServer.auditPolicy replaces either.",
+							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
@@ -5659,6 +5666,20 @@ func schema_pkg_apis_ichor_v1alpha1_MachineInventory(ref common.ReferenceCallbac
 						SchemaProps: spec.SchemaProps{
 							Description: "secureBoot is whether the machine booted with SecureBoot.",
 							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"unifiedKernelImage": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unifiedKernelImage is whether the machine booted a unified kernel image, whose kernel arguments are part of it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"kernelLockdown": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kernelLockdown is what the kernel was told to lock down when it booted; empty if nothing.",
+							Type:        []string{"string"},
 							Format:      "",
 						},
 					},

@@ -251,7 +251,7 @@ type Hardening struct {
 	KubeletServingCertificates bool `json:"kubeletServingCertificates,omitempty"`
 	// auditPolicy is empty or Ichor. Defaults to empty: the policy that Talos gives the kube-apiserver. Ichor is that of
 	// artifacts/audit/kube-apiserver.yaml, which a cluster that Ichor creates begins with. A patch of
-	// cluster.apiServer.auditPolicy is merged into either.
+	// cluster.apiServer.auditPolicy replaces either.
 	// +optional
 	AuditPolicy AuditPolicy `json:"auditPolicy,omitempty"`
 }

@@ -344,6 +344,37 @@ func TestApprovalWarnings(t *testing.T) {
 	}
 }
 
+func TestWarningsOfAKernelThatNoConfigurationLocksDown(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		image      bool
+		have, want ichor.KernelLockdown
+		warns      bool
+	}{
+		"an image without":              {true, ichor.KernelLockdownNone, ichor.KernelLockdownIntegrity, true},
+		"an image with less":            {true, ichor.KernelLockdownIntegrity, ichor.KernelLockdownConfidentiality, true},
+		"an image with more":            {true, ichor.KernelLockdownConfidentiality, ichor.KernelLockdownIntegrity, false},
+		"GRUB, which may be configured": {false, ichor.KernelLockdownNone, ichor.KernelLockdownIntegrity, false},
+		"nothing asked for":             {true, ichor.KernelLockdownNone, ichor.KernelLockdownNone, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, f := approved(), facts()
+			m.Status.Inventory.UnifiedKernelImage, m.Status.Inventory.KernelLockdown = tc.image, tc.have
+			f.Cluster.Spec.Hardening.KernelLockdown = tc.want
+			got := validation.ApprovalWarnings(m, f)
+			if (len(got) > 0) != tc.warns {
+				t.Fatalf("warnings %q", got)
+			}
+			for _, warning := range got {
+				if len(warning) > 120 || !strings.Contains(warning, "add lockdown="+string(tc.want)) {
+					t.Errorf("warning of %d characters: %q", len(warning), warning)
+				}
+			}
+		})
+	}
+}
+
 func TestIdentityDoubt(t *testing.T) {
 	t.Parallel()
 	condition := metav1.Condition{Type: v1alpha1.ConditionIdentityResolved, Status: metav1.ConditionFalse, Message: "another machine has its serial number"}

@@ -25,10 +25,22 @@ func ApprovalWarnings(machine *ichor.TalosMachine, facts ApprovalFacts) []string
 	if inventory := machine.Status.Inventory; inventory != nil && cluster.Spec.Hardening.SecureBoot && !inventory.SecureBoot {
 		warnings = append(warnings, "status.inventory.secureBoot: the cluster demands SecureBoot, the machine booted without")
 	}
+	warnings = append(warnings, lockdownWarnings(machine.Status.Inventory, cluster)...)
 	if reported, wanted := machine.Status.SchematicID, cluster.Spec.Install.SchematicID; reported != "" && wanted != "" && reported != wanted {
 		warnings = append(warnings, fmt.Sprintf("status.schematicID: the machine keeps its own schematic %.8s…, not the cluster's %.8s…", reported, wanted))
 	}
 	return append(warnings, rangeWarnings(machine, cluster)...)
+}
+
+// lockdownWarnings tells of a machine that boots an image that doesn't lock the kernel down: no configuration changes that.
+func lockdownWarnings(inventory *ichor.MachineInventory, cluster *ichor.TalosCluster) []string {
+	modes := []ichor.KernelLockdown{ichor.KernelLockdownNone, ichor.KernelLockdownIntegrity, ichor.KernelLockdownConfidentiality}
+	want := cluster.Spec.Hardening.KernelLockdown
+	if inventory == nil || !inventory.UnifiedKernelImage || cluster.Spec.Hardening.SecureBoot ||
+		slices.Index(modes, inventory.KernelLockdown) >= slices.Index(modes, want) {
+		return nil
+	}
+	return []string{fmt.Sprintf("status.inventory.kernelLockdown: add lockdown=%s to extraKernelArgs of the machine's schematic", want)}
 }
 
 func diskWarnings(machine *ichor.TalosMachine) []string {

@@ -16,11 +16,20 @@ type HardeningApplyConfiguration struct {
 	// secureBoot installs the SecureBoot variant of the image, and expects machines to have booted with SecureBoot.
 	// Defaults to false.
 	SecureBoot *bool `json:"secureBoot,omitempty"`
-	// kernelLockdown is empty, integrity or confidentiality. Defaults to empty: what the image does.
+	// kernelLockdown is empty, integrity or confidentiality: the least that the kernel of each machine is to be locked
+	// down to. Defaults to empty: what the image does. A kernel takes this from its command line, which is part of the
+	// image: a SecureBoot image has confidentiality, for others it is written into the schematic
+	// (customization.extraKernelArgs). Only where a machine boots by GRUB, with the plain schematic, is it rendered into
+	// its configuration (machine.install.extraKernelArgs), and counts from the next installation or upgrade. The condition
+	// Hardened of a machine tells.
 	KernelLockdown *ichorv1alpha1.KernelLockdown `json:"kernelLockdown,omitempty"`
 	// kubeletServingCertificates makes kubelets ask the cluster for their serving certificates, instead of signing them
-	// themselves. Defaults to false.
+	// themselves, and Ichor approve those of its machines. Defaults to false.
 	KubeletServingCertificates *bool `json:"kubeletServingCertificates,omitempty"`
+	// auditPolicy is empty or Ichor. Defaults to empty: the policy that Talos gives the kube-apiserver. Ichor is that of
+	// artifacts/audit/kube-apiserver.yaml, which a cluster that Ichor creates begins with. A patch of
+	// cluster.apiServer.auditPolicy replaces either.
+	AuditPolicy *ichorv1alpha1.AuditPolicy `json:"auditPolicy,omitempty"`
 }
 
 // HardeningApplyConfiguration constructs a declarative configuration of the Hardening type for use with
@@ -50,5 +59,13 @@ func (b *HardeningApplyConfiguration) WithKernelLockdown(value ichorv1alpha1.Ker
 // If called multiple times, the KubeletServingCertificates field is set to the value of the last call.
 func (b *HardeningApplyConfiguration) WithKubeletServingCertificates(value bool) *HardeningApplyConfiguration {
 	b.KubeletServingCertificates = &value
+	return b
+}
+
+// WithAuditPolicy sets the AuditPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AuditPolicy field is set to the value of the last call.
+func (b *HardeningApplyConfiguration) WithAuditPolicy(value ichorv1alpha1.AuditPolicy) *HardeningApplyConfiguration {
+	b.AuditPolicy = &value
 	return b
 }

@@ -6,6 +6,7 @@ package v1alpha1
 
 import (
 	resource "k8s.io/apimachinery/pkg/api/resource"
+	ichorv1alpha1 "maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
 // MachineInventoryApplyConfiguration represents a declarative configuration of the MachineInventory type for use
@@ -27,6 +28,10 @@ type MachineInventoryApplyConfiguration struct {
 	Links []LinkInventoryApplyConfiguration `json:"links,omitempty"`
 	// secureBoot is whether the machine booted with SecureBoot.
 	SecureBoot *bool `json:"secureBoot,omitempty"`
+	// unifiedKernelImage is whether the machine booted a unified kernel image, whose kernel arguments are part of it.
+	UnifiedKernelImage *bool `json:"unifiedKernelImage,omitempty"`
+	// kernelLockdown is what the kernel was told to lock down when it booted; empty if nothing.
+	KernelLockdown *ichorv1alpha1.KernelLockdown `json:"kernelLockdown,omitempty"`
 }
 
 // MachineInventoryApplyConfiguration constructs a declarative configuration of the MachineInventory type for use with
@@ -98,5 +103,21 @@ func (b *MachineInventoryApplyConfiguration) WithLinks(values ...*LinkInventoryA
 // If called multiple times, the SecureBoot field is set to the value of the last call.
 func (b *MachineInventoryApplyConfiguration) WithSecureBoot(value bool) *MachineInventoryApplyConfiguration {
 	b.SecureBoot = &value
+	return b
+}
+
+// WithUnifiedKernelImage sets the UnifiedKernelImage field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UnifiedKernelImage field is set to the value of the last call.
+func (b *MachineInventoryApplyConfiguration) WithUnifiedKernelImage(value bool) *MachineInventoryApplyConfiguration {
+	b.UnifiedKernelImage = &value
+	return b
+}
+
+// WithKernelLockdown sets the KernelLockdown field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KernelLockdown field is set to the value of the last call.
+func (b *MachineInventoryApplyConfiguration) WithKernelLockdown(value ichorv1alpha1.KernelLockdown) *MachineInventoryApplyConfiguration {
+	b.KernelLockdown = &value
 	return b
 }
