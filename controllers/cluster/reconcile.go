@@ -61,6 +61,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	cluster.Status.ObservedGeneration = cluster.Generation
 	count(cluster, machines)
 	surplus(cluster, machines)
+	configuration(cluster, machines)
 	if err := c.checkSecrets(ctx, cluster); err != nil {
 		return 0, err
 	}
@@ -96,6 +97,9 @@ func (c *Controller) machinesOf(name string) ([]*v1alpha1.TalosMachine, error) {
 	return mine, nil
 }
 
+// badNews are the conditions that are bad news while they are True.
+var badNews = []string{v1alpha1.ConditionSurplusControlPlane, v1alpha1.ConditionDriftDetected, v1alpha1.ConditionConfigurationPending}
+
 // save writes the status if it means something else than before, with events for the conditions that moved.
 func (c *Controller) save(ctx context.Context, was, now *v1alpha1.TalosCluster) error {
 	if equality.Semantic.DeepEqual(was.Status, now.Status) {
@@ -111,7 +115,7 @@ func (c *Controller) save(ctx context.Context, was, now *v1alpha1.TalosCluster) 
 			continue
 		}
 		kind := corev1.EventTypeNormal
-		if (condition.Status == metav1.ConditionTrue) == (condition.Type == v1alpha1.ConditionSurplusControlPlane) {
+		if (condition.Status == metav1.ConditionTrue) == slices.Contains(badNews, condition.Type) {
 			kind = corev1.EventTypeWarning
 		}
 		if before == nil && kind == corev1.EventTypeNormal {

@@ -29,7 +29,7 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "CP", Type: "string", Description: "Control planes that are Ready, of those wanted."},
 	{Name: "Workers", Type: "string", Description: "Workers that are Ready, of those approved."},
 	{Name: "Etcd", Type: "string", Description: "Whether etcd has a quorum of healthy voters."},
-	{Name: "Drift", Type: "string", Description: "Whether a machine's configuration differs from the rendered one."},
+	{Name: "Drift", Type: "string", Description: "Whether somebody changed a machine's configuration, or one is pending: it waits for a reboot or a person."},
 	{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
 }
 
@@ -75,9 +75,19 @@ func row(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
 		fmt.Sprintf("%d/%d", status.ControlPlanes.Ready, spec.ControlPlane.Count),
 		fmt.Sprintf("%d/%d", status.Machines.WorkersReady, status.Machines.Workers),
 		word(status, v1alpha1.ConditionEtcdHealthy, "Healthy", "Unhealthy"),
-		word(status, "DriftDetected", "Drifted", "InSync"),
+		drift(status),
 		age,
 	}, nil
+}
+
+// drift says in one word how the machines' configurations are: what somebody changed comes first, then what waits.
+func drift(status *ichor.TalosClusterStatus) string {
+	waits := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionConfigurationPending)
+	says := word(status, v1alpha1.ConditionDriftDetected, "Drifted", "InSync")
+	if says == "InSync" && waits != nil && waits.Status == metav1.ConditionTrue {
+		return "Pending"
+	}
+	return says
 }
 
 // word says in one word what a condition says.
