@@ -20,6 +20,8 @@ const (
 	reasonRemoving           = "Removing"
 	reasonReset              = "Reset"
 	reasonResetting          = "Resetting"
+	reasonLockedDown         = "LockedDown"
+	reasonNotLockedDown      = "NotLockedDown"
 )
 
 func isTrue(m *v1alpha1.TalosMachine, kind string) bool {

@@ -24,6 +24,7 @@ func (v *visit) follow(ctx context.Context, found *sighting) error {
 		return nil
 	}
 	v.checkInstalled(found.facts)
+	v.checkHardened(found.facts)
 	if done, err := v.reconfigure(ctx, found); err != nil || !done {
 		return err
 	}

@@ -58,6 +58,14 @@ func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.Ta
 				"rotate-server-certificates": talosv1alpha1.NewArgValue("true", nil),
 			}
 		}
+		if rendersLockdown(cluster, facts, secureBoot) {
+			setLockdown(v1, spec.Hardening.KernelLockdown)
+		}
+		if spec.Hardening.AuditPolicy == v1alpha1.AuditPolicyIchor {
+			if err := setAuditPolicy(v1); err != nil {
+				return err
+			}
+		}
 		if spec.CNI.Cilium != nil {
 			disabled := true
 			v1.ClusterConfig.ProxyConfig = proxy(v1.ClusterConfig.ProxyConfig, m.Spec.Role, &disabled)

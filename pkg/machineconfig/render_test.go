@@ -118,7 +118,7 @@ func TestRender(t *testing.T) {
 		"controlplane-hardened-cilium-vlan": {
 			cluster: func(c *v1alpha1.TalosCluster) {
 				c.Spec.CNI.Cilium = &v1alpha1.Cilium{Version: "1.20.4"}
-				c.Spec.Hardening = v1alpha1.Hardening{SecureBoot: true, KubeletServingCertificates: true}
+				c.Spec.Hardening = v1alpha1.Hardening{SecureBoot: true, KubeletServingCertificates: true, AuditPolicy: v1alpha1.AuditPolicyIchor}
 				c.Spec.Network = v1alpha1.ClusterNetwork{PodCIDRs: []string{"10.9.0.0/16", "fd01::/48"}, ServiceCIDRs: []string{"10.8.0.0/16", "fd02::/112"}, DNSDomain: "k8s.example"}
 			},
 			machine: func(m *v1alpha1.TalosMachine) {

@@ -118,7 +118,12 @@ func serverResources() []cosiresource.Resource {
 		disk("sdb", 4_000_000_000_000, "S2", "naa.02", "sata"), disk("nvme0n1", 512_000_000_000, "S1", "eui.01", "nvme"),
 		disk("loop0", 70_000_000, "", "", ""), disk("dm-0", 512_000_000_000, "", "", ""),
 		volume("sdb", "disk", "gpt"), volume("sdb1", "partition", "xfs"), volume("nvme0n1", "disk", ""),
-		with(runtime.NewSecurityStateSpec(runtime.NamespaceName), func(r *runtime.SecurityState) { r.TypedSpec().SecureBoot = true }),
+		with(runtime.NewSecurityStateSpec(runtime.NamespaceName), func(r *runtime.SecurityState) {
+			r.TypedSpec().SecureBoot, r.TypedSpec().BootedWithUKI = true, true
+		}),
+		with(runtime.NewKernelCmdline(), func(r *runtime.KernelCmdline) {
+			r.TypedSpec().Cmdline = "talos.platform=metal lockdown=integrity lockdown=confidentiality lockdown=x"
+		}),
 		with(network.NewHostnameStatus(network.NamespaceName, network.HostnameID), func(r *network.HostnameStatus) { r.TypedSpec().Hostname = "talos-abc" }),
 		talosVersion("v1.13.9"), schematic("376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"),
 		machineStatus(runtime.MachineStageMaintenance, true),
@@ -136,7 +141,7 @@ func TestFactsOfAMachineInMaintenance(t *testing.T) {
 	want := &talos.Facts{
 		Identity: v1alpha1.MachineIdentity{UUID: uuid, SerialNumber: "Q6RL12", MACAddresses: []string{"02:00:5e:00:53:01", "02:00:5e:00:53:02"}},
 		Inventory: &v1alpha1.MachineInventory{
-			Manufacturer: "Acme", ProductName: "R1", SecureBoot: true,
+			Manufacturer: "Acme", ProductName: "R1", SecureBoot: true, UnifiedKernelImage: true, KernelLockdown: v1alpha1.KernelLockdownConfidentiality,
 			CPU:    v1alpha1.CPUInventory{Model: "EPYC 1", Sockets: 2, Cores: 16, Threads: 32},
 			Memory: resource.MustParse("32Gi"),
 			Disks: []v1alpha1.DiskInventory{

@@ -32,9 +32,24 @@ func (o observation) inventory() *v1alpha1.MachineInventory {
 		inventory.ProductName = clean(o.system.TypedSpec().ProductName)
 	}
 	if o.security != nil {
-		inventory.SecureBoot = o.security.TypedSpec().SecureBoot
+		inventory.SecureBoot, inventory.UnifiedKernelImage = o.security.TypedSpec().SecureBoot, o.security.TypedSpec().BootedWithUKI
+	}
+	if o.cmdline != nil {
+		inventory.KernelLockdown = lockdown(o.cmdline.TypedSpec().Cmdline)
 	}
 	return inventory
+}
+
+// lockdown is what a kernel's command line has it lock down: the strictest that is given, because a lockdown is never
+// loosened. Source: Linux, security/lockdown/lockdown.c.
+func lockdown(cmdline string) v1alpha1.KernelLockdown {
+	arguments := strings.Fields(cmdline)
+	for _, mode := range []v1alpha1.KernelLockdown{v1alpha1.KernelLockdownConfidentiality, v1alpha1.KernelLockdownIntegrity} {
+		if slices.Contains(arguments, "lockdown="+string(mode)) {
+			return mode
+		}
+	}
+	return v1alpha1.KernelLockdownNone
 }
 
 // cpu sums the processors up. Empty sockets are listed by firmware without cores and without a name.

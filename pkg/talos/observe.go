@@ -29,6 +29,7 @@ type observation struct {
 	volumes    []*block.DiscoveredVolume
 	systemDisk *block.SystemDisk
 	security   *runtime.SecurityState
+	cmdline    *runtime.KernelCmdline
 	version    *runtime.Version
 	extensions []*runtime.ExtensionStatus
 	nodename   *k8s.Nodename
@@ -63,6 +64,8 @@ func observe(ctx context.Context, r reader) (observation, error) {
 	seen.systemDisk, err = get[*block.SystemDisk](ctx, r, block.NamespaceName, block.SystemDiskType, block.SystemDiskID)
 	note(err)
 	seen.security, err = get[*runtime.SecurityState](ctx, r, runtime.NamespaceName, runtime.SecurityStateType, runtime.SecurityStateID)
+	note(err)
+	seen.cmdline, err = get[*runtime.KernelCmdline](ctx, r, runtime.NamespaceName, runtime.KernelCmdlineType, runtime.KernelCmdlineID)
 	note(err)
 	seen.version, err = get[*runtime.Version](ctx, r, runtime.NamespaceName, runtime.VersionType, "version")
 	note(err)

@@ -59,6 +59,7 @@ var wrongClusters = []wrong{
 	{"a schematic of three letters", "TalosCluster", "spec.install.schematicID", "abc", nil},
 	{"a registry with a scheme", "TalosCluster", "spec.install.registry", "https://factory.talos.dev", nil},
 	{"a lockdown that isn't", "TalosCluster", "spec.hardening.kernelLockdown", "total", nil},
+	{"an audit policy of nobody", "TalosCluster", "spec.hardening.auditPolicy", "Everything", nil},
 }
 
 var wrongMachines = []wrong{

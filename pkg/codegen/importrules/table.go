@@ -22,7 +22,7 @@ var Layers = []Layer{
 	{Path: "pkg/secretsbundle", May: []string{"pkg/apis", "pkg/talos"}, Why: "the secrets bundle issues the credentials that the node client takes"},
 	{Path: "pkg/kube", May: []string{"pkg/apis", "pkg/client", "pkg/secretsbundle"}, Why: "reaching a cluster's Kubernetes API takes the client and the bundle only"},
 	{Path: "pkg/etcdsnapshot", Why: "a file of etcd's is read without any other part of Ichor"},
-	{Path: "pkg/machineconfig", May: []string{"pkg/apis", "pkg/secretsbundle"}, Why: "rendering is pure: the API's types and the bundle go in, bytes come out"},
+	{Path: "pkg/machineconfig", May: []string{"artifacts", "pkg/apis", "pkg/secretsbundle"}, Why: "rendering is pure: the API's types, the bundle and the audit policy of the artifacts go in, bytes come out"},
 	{Path: "pkg/client", May: []string{"pkg/apis"}, Why: "generated clients depend on the API's types only"},
 	{Path: "pkg/openapi", May: []string{"pkg/apis"}, Why: "generated definitions depend on the API's types only"},
 	{Path: "pkg/apis", Why: "the API's types import nothing of ours"},

@@ -29,7 +29,7 @@ func runtimeGroups(v View) []Group {
 		group("runtime.MetaController", ns, runtime.MetaKeyType, metaKeys(v)...),
 		group("runtime.MetaController", ns, runtime.MetaLoadedType, metaLoaded()),
 		group("runtime.UniqueMachineTokenController", ns, runtime.UniqueMachineTokenType, uniqueToken(v)),
-		group("runtime.KernelCmdlineController", ns, runtime.KernelCmdlineType, kernelCmdline()),
+		group("runtime.KernelCmdlineController", ns, runtime.KernelCmdlineType, kernelCmdline(v.Machine.SecureBoot)),
 		group("runtime.DevicesStatusController", ns, runtime.DevicesStatusType, devicesStatus()),
 		group("runtime.EnvironmentController", ns, runtime.EnvironmentType, runtime.NewEnvironment("machined")),
 		group("v1alpha1.ServiceController", ns, v1alpha1.ServiceType, services(v)...),
@@ -115,9 +115,12 @@ func uniqueToken(v View) resource.Resource {
 	return r
 }
 
-func kernelCmdline() resource.Resource {
+func kernelCmdline(secureBoot bool) resource.Resource {
 	r := runtime.NewKernelCmdline()
 	r.TypedSpec().Cmdline = "talos.platform=metal console=tty0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0"
+	if secureBoot { // Talos: pkg/machinery/kernel/kernel.go, SecureBootArgs
+		r.TypedSpec().Cmdline += " lockdown=confidentiality"
+	}
 	return r
 }
 
