@@ -163,8 +163,13 @@ func (c *comparison) compareObjects(at Path, want, have map[string]any) {
 }
 
 // compareLists leaves out what lists have in common at both ends, so that an element that was put in, taken out or changed
-// is one difference, wherever it is.
+// is one difference, wherever it is. A list that has nothing on one side is one difference too: Talos writes some that are
+// missing as empty.
 func (c *comparison) compareLists(at Path, want, have []any) {
+	if len(want) > 1 && len(have) == 0 || len(want) == 0 && len(have) > 1 {
+		c.add(at, want, have)
+		return
+	}
 	start := 0
 	for start < len(want) && start < len(have) && reflect.DeepEqual(want[start], have[start]) {
 		start++

@@ -82,6 +82,12 @@ func TestAHandMadeChangeIsOneDifference(t *testing.T) {
 			func(text []byte) []byte { return edit(t, text, "        - b.example\n", "") },
 			[]string{`v1alpha1 machine.certSANs[2]: want b.example, have `},
 		},
+		"a list gone that Talos writes as an empty one": {
+			func(text []byte) []byte {
+				return edit(t, text, "        - 10.0.0.10\n        - a.example\n        - b.example\n        - c.example\n", "")
+			},
+			[]string{`v1alpha1 machine.certSANs: want ["10.0.0.10","a.example","b.example","c.example"], have []`},
+		},
 		"an element changed": {
 			func(text []byte) []byte { return edit(t, text, "- a=1", "- a=2") },
 			[]string{`v1alpha1 machine.kernel.modules[0].parameters[0]: want a=1, have a=2`},
