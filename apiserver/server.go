@@ -38,6 +38,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	generic.AddPostStartHookOrDie("ichor-slot-reaper", func(hook genericapiserver.PostStartHookContext) error {
 		go resources.Reap(hook)
+		go resources.Sweep(hook)
 		collector().collect(hook, resources)
 		return nil
 	})

@@ -118,6 +118,7 @@ func TestControllerCanChangeNoSpec(t *testing.T) {
 		"talosconfigpatches":         {"get", "list", "watch"},
 		"talosconfigpatches/status":  {"get", "patch", "update"},
 		"talosconfigpatches/preview": {},
+		"talosmachines/history":      {"create"},
 		"talosmachines/approval":     {},
 		"talosmachines/identity":     {},
 		"talosmachines/removal":      {},

@@ -36,18 +36,21 @@ import (
 const (
 	// ReapInterval is the time between two searches for slots that nobody stands behind.
 	ReapInterval = time.Minute
+	// SweepInterval is the time between two searches for histories of machines that are gone.
+	SweepInterval = time.Hour
 	// releaseTimeout bounds how long a deletion waits for its slot to be freed; the reaper does what is left.
 	releaseTimeout = 5 * time.Second
 )
 
-// Stored are the resources that have objects in etcd. All are served but the passwords of users.
+// Stored are the resources that have objects in etcd. All are served but the passwords of users, and the revisions of
+// machines' configurations, which talosmachines/history shows.
 var Stored = []string{
 	"ichorinstallations", "ichorusers", ichorusers.PasswordResource, "machinereclaims", "talosclusters", "talosconfigpatches",
-	"taloscredentialrequests", "talosetcdbackups", "talosmachines", "talosoperations", "talosstorages",
+	"taloscredentialrequests", "talosetcdbackups", talosmachines.HistoryResource, "talosmachines", "talosoperations", "talosstorages",
 }
 
 // Uncached are the resources of Stored that no watch cache should hold.
-var Uncached = []string{ichorusers.PasswordResource}
+var Uncached = []string{ichorusers.PasswordResource, talosmachines.HistoryResource}
 
 // Registry is the storage of every resource.
 type Registry struct {
@@ -56,6 +59,8 @@ type Registry struct {
 	backups  *talosetcdbackups.Storage
 	gate     *slots.Gate
 	served   map[string]rest.Storage
+
+	histories *talosmachines.Histories
 }
 
 // New builds the storage. The authorizer is asked for the verbs that Ichor adds; there is no default.
@@ -72,10 +77,14 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authori
 	if err != nil {
 		return nil, fmt.Errorf("build storage of talosmachines: %w", err)
 	}
+	histories, err := talosmachines.NewHistories(options)
+	if err != nil {
+		return nil, err
+	}
 	store := slots.NewRegistryStore(clusters, machines)
-	r := &Registry{gate: slots.NewGate(store, gateOptions...)}
+	r := &Registry{gate: slots.NewGate(store, gateOptions...), histories: histories}
 	r.machines = talosmachines.New(typer, machines, talosmachines.Dependencies{
-		Store: store, Gate: r.gate, Checker: checker, Released: r.release,
+		Store: store, Gate: r.gate, Checker: checker, Released: r.release, Histories: histories,
 	})
 	r.clusters = talosclusters.New(typer, clusters, talosclusters.Dependencies{Checker: checker, Machines: r.machines.Machine.Machines})
 	r.served = map[string]rest.Storage{
@@ -124,8 +133,10 @@ func (r *Registry) addOthers(typer runtime.ObjectTyper, options generic.RESTOpti
 	if err != nil {
 		return err
 	}
+	neighbours := talosmachines.Neighbours{Cluster: r.cluster, Patches: listed(patches.Main)}
 	maps.Copy(r.served, map[string]rest.Storage{
-		"talosmachines/config":           r.machines.NewConfig(talosmachines.Neighbours{Cluster: r.cluster, Patches: listed(patches.Main)}),
+		"talosmachines/config":           r.machines.NewConfig(neighbours),
+		"talosmachines/history":          r.machines.NewHistory(neighbours),
 		"talosmachines/drift":            r.machines.NewDrift(),
 		"talosconfigpatches":             patches.Main,
 		"talosconfigpatches/status":      patches.Status,
@@ -196,6 +207,24 @@ func (r *Registry) Gate() *slots.Gate { return r.gate }
 // Reap frees slots that nobody stands behind, until the context ends.
 func (r *Registry) Reap(ctx context.Context) {
 	r.gate.Run(ctx, ReapInterval, r.clusterNames, func(err error) { klog.FromContext(ctx).Error(err, "Freeing control-plane slots") })
+}
+
+// Sweep removes the histories of machines that are gone, until the context ends.
+func (r *Registry) Sweep(ctx context.Context) {
+	for ticker := time.Tick(SweepInterval); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker:
+		}
+		removed, err := r.histories.Sweep(ctx, r.machines.Machine.Machines)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Looking for histories of machines that are gone; it is tried again", "after", SweepInterval)
+		}
+		if removed > 0 {
+			klog.FromContext(ctx).Info("Removed the histories of machines that are gone", "machines", removed)
+		}
+	}
 }
 
 // SlotCount says how many control planes a cluster has room for.

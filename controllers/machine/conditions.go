@@ -17,6 +17,7 @@ const (
 	reasonEtcdUnhealthy      = "EtcdUnhealthy"
 	reasonLeavingMaintenance = "LeavingMaintenance"
 	reasonOwnConfiguration   = "OwnConfiguration"
+	reasonHistoryNotKept     = "HistoryNotKept"
 	reasonRemoving           = "Removing"
 	reasonReset              = "Reset"
 	reasonResetting          = "Resetting"

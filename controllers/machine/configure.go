@@ -179,12 +179,14 @@ func (v *visit) send(ctx context.Context, found *sighting, bundle *secretsbundle
 		return nil
 	}
 	defer func() { _ = node.Close() }()
-	configuration, ok := v.prepare(ctx, found, node, bundle)
+	wanted, ok := v.prepare(ctx, found, node, bundle)
 	if !ok {
 		return nil
 	}
-	hash := machineconfig.Hash(configuration)
-	v.intend(found, hash)
+	if err := v.remember(ctx, wanted, *v.m.Status.SettledVersions); err != nil {
+		return err
+	}
+	v.intend(found, wanted.hash)
 	deadline := v.Clock.Now().Add(applyTimeout)
 	if err := v.save(ctx); err != nil {
 		return err
@@ -192,15 +194,15 @@ func (v *visit) send(ctx context.Context, found *sighting, bundle *secretsbundle
 	// What was begun is finished, also if the controller is being ended.
 	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	_, err = node.ApplyConfiguration(sending, configuration, talos.ApplyAuto)
+	_, err = node.ApplyConfiguration(sending, wanted.text, talos.ApplyAuto)
 	countSent(err)
 	v.told = true
-	v.outcome(hash, err)
+	v.outcome(wanted.hash, err)
 	return nil
 }
 
 // prepare checks on the open connection that it is the approved machine and renders its configuration.
-func (v *visit) prepare(ctx context.Context, found *sighting, node talos.MaintenanceNode, bundle *secretsbundle.Bundle) ([]byte, bool) {
+func (v *visit) prepare(ctx context.Context, found *sighting, node talos.MaintenanceNode, bundle *secretsbundle.Bundle) (*rendering, bool) {
 	who, err := node.Identity(ctx)
 	if err != nil {
 		v.block(v1alpha1.ReasonUnreachable, err.Error(), pollWaiting)
@@ -242,7 +244,7 @@ func (v *visit) prepare(ctx context.Context, found *sighting, node talos.Mainten
 	v.m.Status.TalosVersion = facts.TalosVersion
 	v.m.Status.SchematicID = facts.SchematicID
 	v.m.Status.Inventory = facts.Inventory
-	return wanted.text, true
+	return wanted, true
 }
 
 func (v *visit) renderFailed(err error) {

@@ -83,7 +83,9 @@ type stack struct {
 	machines map[string]*talostest.Machine
 	// nodesReady lets Nodes become ready.
 	nodesReady bool
-	sync       func()
+	// histories are what the server keeps of each machine's configurations, the oldest first.
+	histories map[string][]v1alpha1.ConfigRevision
+	sync      func()
 }
 
 const clusterUID = types.UID("cluster-uid")
@@ -104,7 +106,7 @@ func newStack(t *testing.T) *stack {
 	}
 	s := &stack{
 		t: t, world: talostest.NewWorld(), clock: clocktesting.NewFakeClock(time.Now()), bundle: bundle,
-		machines: map[string]*talostest.Machine{}, nodesReady: true,
+		machines: map[string]*talostest.Machine{}, nodesReady: true, histories: map[string][]v1alpha1.ConfigRevision{},
 	}
 	cluster := &v1alpha1.TalosCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: clusterUID},
@@ -141,6 +143,15 @@ func (s *stack) start(killAt int) {
 		}
 		return false, nil, nil
 	})
+	s.api.PrependReactor("create", "talosmachines", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "history" {
+			return false, nil, nil
+		}
+		if err := life.step(); err != nil {
+			return true, nil, err
+		}
+		return s.keep(action.(clienttesting.CreateActionImpl))
+	})
 	core := kubeinformers.NewSharedInformerFactory(s.kube, 0)
 	factory := externalversions.NewSharedInformerFactory(s.api, 0)
 	machines, clusters, nodes := factory.Ichor().V1alpha1().TalosMachines(), factory.Ichor().V1alpha1().TalosClusters(), core.Core().V1().Nodes()
@@ -174,6 +185,16 @@ func (s *stack) start(killAt int) {
 		})
 	}
 	s.sync()
+}
+
+// keep is talosmachines/history of the server: what is the newest already is kept once.
+func (s *stack) keep(action clienttesting.CreateActionImpl) (bool, runtime.Object, error) {
+	given := action.Object.(*v1alpha1.TalosMachineHistory)
+	kept := s.histories[action.Name]
+	if last := len(kept) - 1; last < 0 || kept[last].Hash != given.Revisions[0].Hash {
+		s.histories[action.Name] = append(kept, given.Revisions[0])
+	}
+	return true, given, nil
 }
 
 // dropReactors takes the reactors of the last life off, which were prepended.

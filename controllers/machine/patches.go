@@ -94,21 +94,21 @@ func compile(ctx context.Context, patch *v1alpha1.TalosConfigPatch, cilium bool,
 	return made, nil
 }
 
-// patchesFor are the machine's patches, ready, in their order.
-func (v *visit) patchesFor(ctx context.Context) ([]*machineconfig.Patch, error) {
+// patchesFor are the machine's patches, ready, in their order, and the objects that they were made of.
+func (v *visit) patchesFor(ctx context.Context) (ready []*machineconfig.Patch, objects []v1alpha1.ObjectGeneration, err error) {
 	all, err := v.patches.List(labels.Everything())
 	if err != nil {
-		return nil, fmt.Errorf("list patches: %w", err)
+		return nil, nil, fmt.Errorf("list patches: %w", err)
 	}
-	var ready []*machineconfig.Patch
 	for _, patch := range machineconfig.PatchesFor(v.m, all) {
 		made, err := v.library.get(ctx, patch, v.cluster, v.Values, v.now)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ready = append(ready, made)
+		objects = append(objects, v1alpha1.ObjectGeneration{Name: patch.Name, UID: patch.UID, Generation: patch.Generation})
 	}
-	return ready, nil
+	return ready, objects, nil
 }
 
 // rendering is what a machine should have.
@@ -116,6 +116,8 @@ type rendering struct {
 	text    []byte
 	hash    string
 	patches []*machineconfig.Patch
+	// objects are what the patches were made of.
+	objects []v1alpha1.ObjectGeneration
 }
 
 // inputs write down which patches are in it.
@@ -130,7 +132,7 @@ func (r *rendering) inputs() []v1alpha1.ConfigInput {
 // render makes what the machine should have. A fault stays until a person mends it, an error passes by itself. A patch
 // that the machine can't have is written into its status.
 func (v *visit) render(ctx context.Context, in machineconfig.Inputs) (wanted *rendering, fault, err error) {
-	patches, err := v.patchesFor(ctx)
+	patches, objects, err := v.patchesFor(ctx)
 	var refusal *machineconfig.PatchError
 	if err != nil && !errors.As(err, &refusal) {
 		return nil, nil, err
@@ -143,7 +145,7 @@ func (v *visit) render(ctx context.Context, in machineconfig.Inputs) (wanted *re
 	}
 	v.config().Refused = nil
 	if fault == nil {
-		return &rendering{text: text, hash: machineconfig.Hash(text), patches: patches}, nil, nil
+		return &rendering{text: text, hash: machineconfig.Hash(text), patches: patches, objects: objects}, nil, nil
 	}
 	if errors.As(fault, &refusal) {
 		v.config().Refused = &v1alpha1.RefusedPatch{Name: refusal.Patch, Path: refusal.Path, Reason: refusal.Reason}

@@ -105,9 +105,9 @@ func TestKilledAfterTheIntentBeforeSending(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	machine := s.add(11)
-	// The second write is the outcome; here nothing was sent.
+	// The first write is the history, the third is the outcome; here nothing was sent.
 	s.machines[machine].Do(func(state *talostest.State) { state.Fault = talostest.LoseRequest })
-	s.start(2)
+	s.start(3)
 	s.settle(machine)
 	s.machines[machine].Do(func(state *talostest.State) { state.Fault = talostest.NoFault })
 	s.start(0)

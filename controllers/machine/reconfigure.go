@@ -41,6 +41,9 @@ func (v *visit) reconfigure(ctx context.Context, found *sighting) (done bool, er
 		v.postpone(renderReason(fault), fault.Error()+"; the machine keeps its configuration")
 		return true, nil
 	}
+	if err := v.remember(ctx, wanted, *v.m.Status.SettledVersions); err != nil {
+		return false, err
+	}
 	v.config().RenderedHash = wanted.hash
 	return v.bring(ctx, found, wanted)
 }

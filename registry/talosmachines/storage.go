@@ -49,6 +49,8 @@ type Dependencies struct {
 	Checker verbs.Checker
 	// Released is called when a machine that may hold a slot is gone for good.
 	Released func(cluster string, machine types.UID)
+	// Histories keeps what was rendered for machines, as long as they are there.
+	Histories *Histories
 }
 
 // Storage holds the REST storage of the resource and its subresources.
@@ -58,12 +60,17 @@ type Storage struct {
 	Approval *ApprovalREST
 	Identity *IdentityREST
 	Finalize *FinalizeREST
+
+	histories *Histories
 }
 
 // New builds the REST storage over the store.
 func New(typer runtime.ObjectTyper, store *genericregistry.Store, deps Dependencies) *Storage {
 	main := *store
-	main.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) { released(obj, options, deps.Released) }
+	main.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
+		released(obj, options, deps.Released)
+		deps.Histories.forget(obj, options)
+	}
 	base := newStrategy(typer)
 	sub := func(update interface {
 		rest.RESTUpdateStrategy
@@ -81,6 +88,8 @@ func New(typer runtime.ObjectTyper, store *genericregistry.Store, deps Dependenc
 		Finalize: &FinalizeREST{sub(finalizeStrategy{base})},
 		Approval: &ApprovalREST{subresource: sub(approvalStrategy{base}), reader: reader, gate: deps.Gate, checker: deps.Checker},
 		Identity: &IdentityREST{subresource: sub(identityStrategy{base}), reader: reader, checker: deps.Checker},
+
+		histories: deps.Histories,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/test/apiserver/harness"
 )
 
@@ -109,9 +110,30 @@ func TestEveryResourceIsEncryptedAtRest(t *testing.T) {
 			t.Fatalf("set a password: %v", err)
 		}
 	}
+	// history records what the machine's history has already: that writes it with the first key, too.
+	history := func(client *world) {
+		t.Helper()
+		client.controller = client.admin
+		if _, err := client.remember(ctx, example(t, "TalosMachine").GetName(), rendered("a: 1\n")); err != nil {
+			t.Fatalf("record a configuration: %v", err)
+		}
+	}
 	password(w, goodPassword)
+	machines := w.admin.IchorV1alpha1().TalosMachines()
+	adopted, err := machines.Get(ctx, example(t, "TalosMachine").GetName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopted.Status = inspected(0)
+	if adopted, err = machines.UpdateStatus(ctx, adopted, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = machines.UpdateApproval(ctx, adopted.Name, approve(adopted, v1alpha1.RoleWorker), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	history(w)
 	before := everyStored(ctx, t, env)
-	if got := encryptedWith(before); !cmp.Equal(got, []string{"plain"}) || len(before) != len(resources)+1 {
+	if got := encryptedWith(before); !cmp.Equal(got, []string{"plain"}) || len(before) != len(resources)+2 {
 		t.Fatalf("without a configuration %d keys are stored with %v", len(before), got)
 	}
 	if err := env.Stop(0); err != nil {
@@ -130,6 +152,7 @@ func TestEveryResourceIsEncryptedAtRest(t *testing.T) {
 	// Reading changes nothing; writing encrypts.
 	rewrite(ctx, t, client)
 	password(w, goodPassword)
+	history(w)
 	after := everyStored(ctx, t, env)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))); diff != "" {
 		t.Errorf("encryption moved keys (-want +got):\n%s", diff)
@@ -157,6 +180,7 @@ func TestEveryResourceIsEncryptedAtRest(t *testing.T) {
 	}
 	rewrite(ctx, t, client)
 	password(w, goodPassword)
+	history(w)
 	if got := encryptedWith(everyStored(ctx, t, env)); !cmp.Equal(got, []string{"key2"}) {
 		t.Errorf("after all was written again, bytes are stored with %v", got)
 	}

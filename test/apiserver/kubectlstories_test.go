@@ -37,8 +37,16 @@ var doors = map[string]map[string]string{
 	"IchorUser":      {"certificate": "", "password": ""},
 }
 
-// views are subresources that are only read, with the kind of their answers; config_test.go reads them.
-var views = map[string]string{"talosmachines/config": "TalosMachineConfig", "talosmachines/drift": "TalosMachineDrift"}
+// views are subresources that show something besides the object, with the kind of their answers and their verbs;
+// config_test.go and history_test.go read them.
+var views = map[string]struct {
+	kind  string
+	verbs []string
+}{
+	"talosmachines/config":  {"TalosMachineConfig", []string{"get"}},
+	"talosmachines/drift":   {"TalosMachineDrift", []string{"get"}},
+	"talosmachines/history": {"TalosMachineHistory", []string{"create", "get"}},
+}
 
 // questions are subresources that answer and store nothing, with the kind of both; preview_test.go asks them.
 var questions = map[string]string{"talosconfigpatches/preview": "TalosConfigPatchPreview"}
@@ -53,7 +61,7 @@ func TestKubectlStoriesOfEveryKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resource := range served.APIResources {
-		if views[resource.Name] == resource.Kind && slices.Equal(resource.Verbs, []string{"get"}) {
+		if view := views[resource.Name]; view.kind == resource.Kind && slices.Equal(resource.Verbs, view.verbs) {
 			continue
 		}
 		if questions[resource.Name] == resource.Kind && slices.Equal(resource.Verbs, []string{"create"}) {

@@ -58,6 +58,7 @@ var unwritten = map[string][]string{
 var withoutReset = map[string]string{
 	"ichorusers/password": "takes no object", "talosmachines/config": "is only read", "talosmachines/drift": "is only read",
 	"talosconfigpatches/preview": "stores nothing",
+	"talosmachines/history":      "is only added to",
 }
 
 func TestWhatEveryDoorResetsIsWhatItDeclares(t *testing.T) {

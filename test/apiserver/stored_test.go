@@ -3,8 +3,13 @@
 package apiserver_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/test/apiserver/harness"
@@ -37,8 +43,8 @@ var stored = map[string]struct{ key, golden string }{
 	"ichorusers":              {"/ichorusers/alice", "ichoruser.json"},
 }
 
-// storedApart is what is stored and not served.
-const storedApart = "/ichoruserpasswords/"
+// storedApart are the prefixes of what is stored and not served.
+var storedApart = []string{"/ichoruserpasswords/", "/talosmachinehistories/"}
 
 func TestStoredKeysAndBytes(t *testing.T) {
 	t.Parallel()
@@ -48,6 +54,14 @@ func TestStoredKeysAndBytes(t *testing.T) {
 	approval.Spec.Network = &v1alpha1.MachineNetwork{Interface: v1alpha1.InterfaceMatch{MAC: machineMAC(0)}, Addressing: v1alpha1.AddressingStatic, Addresses: []string{"10.9.0.11/24"}, Gateway: "10.9.0.1"}
 	if _, err := w.approver.IchorV1alpha1().TalosMachines().UpdateApproval(ctx, approval.Name, approval, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	history := rendered("machine:\n  type: controlplane\n", v1alpha1.ObjectGeneration{Name: "tuning", UID: "a", Generation: 3})
+	for range 2 {
+		if _, err := w.remember(ctx, approval.Name, history); err != nil {
+			t.Fatal(err)
+		}
+		history.Revisions[0].Text += "  install: {}\n"
+		history.Revisions[0].Hash = strings.Repeat("ab", 32)
 	}
 	client := w.dynamic(t, harness.Admin)
 	for _, object := range examples(t) {
@@ -83,13 +97,14 @@ func TestStoredKeysAndBytes(t *testing.T) {
 		}
 		golden(t, want.golden, masked(t, got.Kvs[0].Value))
 	}
+	w.storedHistory(ctx, t, approval.UID)
 	all, err := w.Etcd.Get(ctx, w.Prefix+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
 	for _, kv := range all.Kvs {
-		if key := strings.TrimPrefix(string(kv.Key), w.Prefix); strings.HasPrefix(key, storedApart) || key == "/talosoperations/reboot-rack-1" {
+		if key := strings.TrimPrefix(string(kv.Key), w.Prefix); slices.ContainsFunc(storedApart, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) || key == "/talosoperations/reboot-rack-1" {
 			continue // named by a UID, and a second example of its kind
 		}
 		found = append(found, string(kv.Key))
@@ -98,6 +113,36 @@ func TestStoredKeysAndBytes(t *testing.T) {
 	if diff := cmp.Diff(keys, found); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
+}
+
+// storedHistory holds what is stored of a machine's second configuration to its golden file.
+func (w *world) storedHistory(ctx context.Context, t *testing.T, machine types.UID) {
+	t.Helper()
+	want := []string{"/talosmachinehistories/" + string(machine) + "/0000000001", "/talosmachinehistories/" + string(machine) + "/0000000002"}
+	if diff := cmp.Diff(want, w.revisionKeys(ctx, t)); diff != "" {
+		t.Fatalf("keys of the history (-want +got):\n%s", diff)
+	}
+	var stored struct{ Text, Diff []byte }
+	value := everyStored(ctx, t, w.Env)[want[1]]
+	if err := json.Unmarshal(value, &stored); err != nil {
+		t.Fatal(err)
+	}
+	// How gzip packs differs from one release of Go to the next.
+	for what, packed := range map[string][]byte{"machine:\n  type: controlplane\n  install: {}\n": stored.Text, "+  install: {}\n": stored.Diff} {
+		reader, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reader)
+		if err != nil || !strings.HasSuffix(string(text), what) {
+			t.Errorf("packed is %q, %v; want %q", text, err, what)
+		}
+	}
+	text := masked(t, value)
+	for name, packed := range map[string][]byte{"text": stored.Text, "diff": stored.Diff} {
+		text = bytes.ReplaceAll(text, []byte(base64.StdEncoding.EncodeToString(packed)), []byte("<"+name+">"))
+	}
+	golden(t, "talosmachinehistory.json", bytes.ReplaceAll(text, []byte(machine), []byte("<machine>")))
 }
 
 // masked replaces what differs from run to run, and lays the JSON out for reading. Field managers are the clients' names
@@ -110,7 +155,7 @@ func masked(t *testing.T, text []byte) []byte {
 	}
 	meta := object["metadata"].(map[string]any)
 	delete(meta, "managedFields")
-	mask(object, "uid", "creationTimestamp", "at", "token", "machineUID", "clusterUID", "passwordChangedAt", "lastTransitionTime")
+	mask(object, "uid", "creationTimestamp", "at", "token", "machineUID", "clusterUID", "passwordChangedAt", "lastTransitionTime", "time")
 	out, err := json.MarshalIndent(object, "", "  ")
 	if err != nil {
 		t.Fatal(err)

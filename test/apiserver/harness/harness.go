@@ -290,12 +290,18 @@ func Close() {
 // RESTOptions are for a store on the shared etcd, under a prefix of its own and without a cache.
 func RESTOptions(t testing.TB) generic.RESTOptionsGetter {
 	t.Helper()
+	return RESTOptionsUnder(t, fmt.Sprintf("/test-%d", environments.Add(1)))
+}
+
+// RESTOptionsUnder are for a store on the shared etcd under a prefix, for instance that of an environment.
+func RESTOptionsUnder(t testing.TB, prefix string) generic.RESTOptionsGetter {
+	t.Helper()
 	options, err := apiserver.NewOptions()
 	if err != nil {
 		t.Fatalf("make options: %v", err)
 	}
 	storage := options.Recommended.Etcd.StorageConfig
-	storage.Prefix = fmt.Sprintf("/test-%d", environments.Add(1))
+	storage.Prefix = prefix
 	storage.Transport.ServerList = []string{sharedEtcd(t).Endpoint}
 	storage.CompactionInterval, storage.CountMetricPollPeriod, storage.DBMetricPollInterval = 0, 0, 0
 	return storeOptions{storage}

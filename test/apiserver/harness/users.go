@@ -74,6 +74,8 @@ func controllerAllowed(a *authorizationv1.ResourceAttributes) bool {
 		return slices.Contains(reading, a.Verb) || a.Resource == "talosmachines" && (a.Verb == "create" || a.Verb == "delete")
 	case "status", "finalize":
 		return a.Verb == "update" || a.Verb == "patch"
+	case "history":
+		return a.Verb == "create" && a.Resource == "talosmachines"
 	}
 	return false
 }

@@ -85,6 +85,13 @@ type ObjectGeneration struct {
 	Generation int64 `json:"generation,omitempty"`
 }
 
+const (
+	// MaxRevisionText is how long the text of a configuration may be that is kept, in bytes.
+	MaxRevisionText = 512 << 10
+	// MaxTextOmitted is how long textOmitted may be, in bytes.
+	MaxTextOmitted = 256
+)
+
 // What can be the cause of a revision.
 const (
 	// CauseFirst is that there was none before.
