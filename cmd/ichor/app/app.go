@@ -52,7 +52,7 @@ func Run(ctx context.Context, env *cli.Env, args []string) int {
 	if ctx.Err() != nil && context.Cause(ctx) != nil && cli.Code(err) == cli.ExitFailed {
 		err = cli.WithCode(cli.ExitInterrupted, context.Cause(ctx))
 	}
-	if errors.Is(err, cli.ErrStopped) {
+	if errors.Is(err, cli.ErrStopped) || errors.Is(err, cli.ErrDiffers) {
 		return cli.Code(err)
 	}
 	for i, line := range cli.Explain(err) {

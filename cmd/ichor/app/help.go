@@ -63,6 +63,8 @@ func exitStatusTopic() *cobra.Command {
   3    timed out while the work goes on; the message has the command to watch it with
   4    not signed in, or forbidden
   5    blocked: a check before the work said no
-  130  interrupted; work that was started goes on`,
+  130  interrupted; work that was started goes on
+
+Commands that show a difference end as diff does: 0 without one, 1 with one, above 1 when they fail.`,
 	}
 }

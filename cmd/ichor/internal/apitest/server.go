@@ -35,6 +35,9 @@ type Server struct {
 	Absent bool
 	// BeforePatch is called before a patch is looked at.
 	BeforePatch func()
+	// Views are what reads of subresources, and of resources that this server doesn't know, are answered with, by path and
+	// query as in "talosmachines/NAME/history?revision=1", or by path alone; a Status is a refusal.
+	Views map[string]any
 	// Written is called after a write was stored, without the lock, so that it may write too.
 	Written func(object metav1.Object)
 
@@ -154,7 +157,17 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	s.requests = append(s.requests, line)
 	s.mutex.Unlock()
 	parts := strings.Split(path, "/")
+	view, viewed := s.Views[strings.TrimPrefix(line, "GET ")]
+	if !viewed {
+		view, viewed = s.Views[path]
+	}
 	switch {
+	case viewed && request.Method == http.MethodGet:
+		code := http.StatusOK
+		if refused, ok := view.(metav1.Status); ok {
+			code = int(refused.Code)
+		}
+		answer(writer, code, view)
 	case request.URL.Path == "/version":
 		answer(writer, http.StatusOK, map[string]string{"gitVersion": "v1.37.2"})
 	case request.URL.Path == "/apis":

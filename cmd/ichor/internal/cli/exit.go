@@ -27,6 +27,17 @@ var ErrInterrupted = errors.New("interrupted")
 // ErrStopped ends a program that only printed until Ctrl-C: there is nothing to say about it.
 var ErrStopped = WithCode(ExitInterrupted, errors.New("stopped"))
 
+// ErrDiffers ends a command that has shown a difference, as diff(1) ends: there is nothing to say about it.
+var ErrDiffers = WithCode(ExitFailed, errors.New("there is a difference"))
+
+// BesidesDiffers gives an error of a command that ends with 1 for a difference an exit status above it.
+func BesidesDiffers(err error) error {
+	if err == nil || errors.Is(err, ErrDiffers) || Code(err) != ExitFailed {
+		return err
+	}
+	return WithCode(ExitUsage, err)
+}
+
 // exitError is an error that knows its exit status.
 type exitError struct {
 	code int
