@@ -473,16 +473,32 @@ func TestOneRunAtATime(t *testing.T) {
 
 func TestTheAPIIsNotSteadyYet(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.giveBundle()
-	failures := 3
-	s.api.PrependReactor("create", "talosclusters", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if failures--; failures >= 0 {
-			return true, nil, fmt.Errorf("the server is currently unable to handle the request")
-		}
-		return false, nil, nil
-	})
-	if _, err := s.run(); err != nil {
-		t.Fatal(err)
+	for name, tc := range map[string]struct{ verb, what, part string }{
+		"when it is asked to enter the cluster":    {"create", "talosclusters", ""},
+		"when it is asked to enter the machine":    {"create", "talosmachines", ""},
+		"when it is asked to describe the machine": {"update", "talosmachines", "status"},
+		"when it is asked to approve the machine":  {"update", "talosmachines", "approval"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.giveBundle()
+			failures := 3
+			s.api.PrependReactor(tc.verb, tc.what, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if action.GetSubresource() != tc.part {
+					return false, nil, nil
+				}
+				if failures--; failures >= 0 {
+					return true, nil, fmt.Errorf("the server is currently unable to handle the request")
+				}
+				return false, nil, nil
+			})
+			if _, err := s.run(); err != nil {
+				t.Fatal(err)
+			}
+			if failures >= 0 {
+				t.Errorf("it was asked %d times too few", failures+1)
+			}
+		})
 	}
 }

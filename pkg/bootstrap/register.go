@@ -28,19 +28,14 @@ func (r *run) register(ctx context.Context, access Access) error {
 	if err := r.readFacts(ctx); err != nil {
 		return err
 	}
+	name, _ := identity.Name(identity.Identity(r.facts.Identity), r.reached.String())
 	var machine *v1alpha1.TalosMachine
-	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) (err error) { machine, err = r.ensureMachine(ctx, client); return err },
-		func(ctx context.Context) (err error) {
-			machine, err = r.describeMachine(ctx, client, machine.Name)
-			return err
-		},
-		func(ctx context.Context) (err error) {
-			machine, err = r.approveMachine(ctx, client, machine.Name)
-			return err
-		},
+	for _, step := range []func(context.Context, versioned.Interface, string) (*v1alpha1.TalosMachine, error){
+		r.ensureMachine, r.describeMachine, r.approveMachine,
 	} {
-		if err := r.retry(ctx, step); err != nil {
+		// A step that fails has no machine to go on with, and is tried again.
+		err := r.retry(ctx, func(ctx context.Context) (err error) { machine, err = step(ctx, client, name); return err })
+		if err != nil {
 			return err
 		}
 	}
@@ -90,8 +85,7 @@ func (r *run) readFacts(ctx context.Context) error {
 	})
 }
 
-func (r *run) ensureMachine(ctx context.Context, client versioned.Interface) (*v1alpha1.TalosMachine, error) {
-	name, _ := identity.Name(identity.Identity(r.facts.Identity), r.reached.String())
+func (r *run) ensureMachine(ctx context.Context, client versioned.Interface, name string) (*v1alpha1.TalosMachine, error) {
 	machines := client.IchorV1alpha1().TalosMachines()
 	have, err := machines.Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
