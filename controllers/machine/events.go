@@ -4,6 +4,7 @@ package machine
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +22,12 @@ func (c *Controller) enqueueMachine(object any) {
 		c.queue.Add(name)
 	}
 }
+
+// settleRunning is how long changes of what a machine runs are gathered before it is looked at.
+const settleRunning = 500 * time.Millisecond
+
+// RunsAnother brings a look at a machine that runs another configuration than is known.
+func (c *Controller) RunsAnother(name string) { c.queue.AddAfter(name, settleRunning) }
 
 // enqueueChanged leaves out updates of nothing but conditions: they are this controller's own, or not about what it does,
 // and a condition whose words change with every look would have the next look follow at once.

@@ -29,6 +29,9 @@ const (
 	maxHeaders = 64 << 10
 	// window is how much a peer may send ahead of its reader, per connection. It is static: gRPC's estimate could grow it.
 	window = 1 << 20
+	// buffer is the size of gRPC's own buffers of a connection, in bytes. There is one connection to each machine all the
+	// time, which TLS buffers anyway; gRPC's default would be 64 KiB more for each.
+	buffer = 4 << 10
 	// maintenanceBudget is how much an unauthenticated peer may send over the life of a connection.
 	maintenanceBudget = 64 << 20
 	// configuredBudget is practically none: the peer proved that it belongs to the cluster.
@@ -122,6 +125,8 @@ func overTLS(ctx context.Context, address netip.Addr, secure *tls.Conn, pending 
 		grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(window),
 		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithReadBufferSize(buffer),
+		grpc.WithWriteBufferSize(buffer),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	)
 	if err != nil {

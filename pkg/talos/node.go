@@ -118,6 +118,10 @@ type ConfiguredNode interface {
 	Survey(ctx context.Context) (*Survey, error)
 	// RunningConfiguration returns the exact bytes that the machine runs. They hold secrets.
 	RunningConfiguration(ctx context.Context) ([]byte, error)
+	// WatchConfiguration reports the SHA-256, in hexadecimal, of the configuration that the machine runs, and of each that it
+	// runs from then on. It returns once the connection is lost, the machine ends the watch, or ctx ends; never without an
+	// error.
+	WatchConfiguration(ctx context.Context, changed func(hash string)) error
 	// BootID changes at each boot.
 	BootID(ctx context.Context) (string, error)
 	// Bootstrap starts etcd with this node as its first member. Only pkg/bootstrap may call it.

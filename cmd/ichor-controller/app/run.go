@@ -28,6 +28,7 @@ import (
 
 	clustercontroller "maesh.dev/ichor/controllers/cluster"
 	configpatchcontroller "maesh.dev/ichor/controllers/configpatch"
+	"maesh.dev/ichor/controllers/configwatch"
 	discoverycontroller "maesh.dev/ichor/controllers/discovery"
 	"maesh.dev/ichor/controllers/kubeletcertificate"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
@@ -156,6 +157,10 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	if err != nil {
 		return nil, err
 	}
+	configurations, err := configwatch.New(configwatch.Config{Machines: machines, Credentials: credentials, Dialer: dialer, Changed: machine.RunsAnother})
+	if err != nil {
+		return nil, err
+	}
 	cluster, err := clustercontroller.New(clustercontroller.Config{
 		Client: ichor, Available: func(ctx context.Context) error { return kube.Ready(ctx, kubernetes) }, Machines: machines, Clusters: clusters,
 		Store: store, Credentials: credentials, Dialer: dialer, Recorder: p.recorder,
@@ -184,6 +189,7 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	p.parts = []part{
 		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
+		{"running configurations", configurations.Run},
 		{"patches", configpatch.Run},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
 		{"kubelet certificates", kubelets.Run},

@@ -4,10 +4,13 @@ package talostest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
@@ -71,6 +74,9 @@ type State struct {
 	OnReset func()
 	// ResetErr is answered instead of wiping.
 	ResetErr error
+	// Watches counts the watches of the configuration that run; WatchErr ends them.
+	Watches  int
+	WatchErr error
 	// Live machines take a configuration without leaving their mode, as running ones do.
 	Live bool
 	// Unreadable machines let the cluster's clients in and answer nothing, as busy ones do.
@@ -205,6 +211,34 @@ func (c *connection) RunningConfiguration(context.Context) ([]byte, error) {
 	var config []byte
 	err := c.do(func(s *State) error { config = s.Config; return nil })
 	return config, err
+}
+
+// watchEvery is how often a scripted machine looks whether it was changed by its test.
+const watchEvery = 5 * time.Millisecond
+
+// WatchConfiguration reports what the machine runs until the connection breaks.
+func (c *connection) WatchConfiguration(ctx context.Context, changed func(hash string)) error {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	c.machine.Do(func(s *State) { s.Watches++ })
+	defer c.machine.Do(func(s *State) { s.Watches-- })
+	last := ""
+	for {
+		var config []byte
+		if err := c.do(func(s *State) error { config = s.Config; return s.WatchErr }); err != nil {
+			return err
+		}
+		sum := sha256.Sum256(config)
+		if hash := hex.EncodeToString(sum[:]); hash != last {
+			last = hash
+			changed(hash)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
 }
 
 func (c *connection) BootID(context.Context) (string, error) { return "", errors.New("not scripted") }
