@@ -85,7 +85,7 @@ func concernsMachines(was, is *v1alpha1.TalosCluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionEtcdHealthy)
 	}
 	return was.UID != is.UID || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) || healthy(was) != healthy(is) ||
-		was.Status.SecretsBundleHash != is.Status.SecretsBundleHash ||
+		was.Status.SecretsBundleHash != is.Status.SecretsBundleHash || operationOn(was) != operationOn(is) ||
 		!equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
 		!equality.Semantic.DeepEqual(was.Status.EtcdMembers, is.Status.EtcdMembers) ||
 		!equality.Semantic.DeepEqual(was.Status.ControlPlaneSlots, is.Status.ControlPlaneSlots)
@@ -98,7 +98,8 @@ func (c *Controller) enqueueCluster(object any) {
 		return
 	}
 	c.enqueueWhere(func(m *v1alpha1.TalosMachine) bool {
-		return m.Spec.ClusterRef.Name == name && m.Spec.ApprovalState == v1alpha1.ApprovalApproved && !isTrue(m, v1alpha1.ConditionReady)
+		return m.Spec.ClusterRef.Name == name && m.Spec.ApprovalState == v1alpha1.ApprovalApproved &&
+			!(isTrue(m, v1alpha1.ConditionReady) && isTrue(m, v1alpha1.ConditionConfigApplied))
 	})
 }
 

@@ -90,6 +90,10 @@ func (v *visit) bring(ctx context.Context, found *sighting, wanted *rendering) (
 		v.postpone(v1alpha1.ReasonConflict, why)
 		return true, nil
 	}
+	if name := operationOn(v.cluster); name != "" && v.m.Spec.Role == v1alpha1.RoleControlPlane {
+		v.postpone(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
+		return true, nil
+	}
 	if why := v.turns.claimLive(v.m, v.cluster, all, v.now); why != "" {
 		v.postpone(v1alpha1.ReasonWaitingForTurn, why)
 		return true, nil
@@ -146,6 +150,14 @@ func (v *visit) sendLive(ctx context.Context, found *sighting, wanted *rendering
 	v.after = pollFast
 	if err := v.save(ctx); err != nil {
 		return false, err
+	}
+	switch name, err := v.operationClaims(ctx); {
+	case err != nil:
+		return false, err
+	case name != "":
+		v.turns.releaseLive(v.m)
+		v.postpone(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
+		return true, nil
 	}
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()

@@ -114,6 +114,10 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 			return nil
 		}
 		defer v.turns.releaseLeave(v.m.UID)
+		if name := operationOn(v.cluster); name != "" {
+			v.removing(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name), pollWaiting)
+			return nil
+		}
 		other, err := v.othersLeave(ctx)
 		if err != nil {
 			return err
@@ -127,6 +131,14 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 	v.removing(reasonResetting, "the machine is being told to wipe itself", pollFast)
 	if err := v.save(ctx); err != nil {
 		return err
+	}
+	switch name, err := v.operationClaims(ctx); {
+	case err != nil:
+		return err
+	case name != "":
+		v.setReset(metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
+		v.removing(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name), pollWaiting)
+		return nil
 	}
 	return v.sendReset(context.WithoutCancel(ctx), node, d)
 }

@@ -9257,7 +9257,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref common.ReferenceCallbac
 					},
 					"locked": {
 						SchemaProps: spec.SchemaProps{
-							Description: "locked keeps the machine from being removed. Defaults to false.",
+							Description: "locked keeps the machine from being removed, and operations from taking it down. Defaults to false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -56,6 +56,7 @@ var stories = []struct {
 	{"machines that booted other versions than they get join, and those that are there stay as they are", otherMedia},
 	{"patches reach every machine, what somebody changed is seen and mended, and what needs a reboot waits", patchedMachines},
 	{"kubelets get serving certificates for what is their own, and nobody gets one for anything else", kubeletCertificates},
+	{"what waits for a reboot is rolled out machine by machine, and taken back", rolledOut},
 	{"two control planes with one hostname: one wins", oneHostname},
 	{"parallel approvals through three API servers stop at the limit", parallelApprovals},
 	{"nobody forges an approval", forgedApprovals},

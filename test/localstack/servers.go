@@ -147,6 +147,7 @@ func (s *Stack) startControllers() {
 		args := append([]string{
 			"--kubeconfig=" + s.accountKubeconfig(artifacts.ControllerName),
 			"--health-address=" + s.ControllerHealth(n),
+			"--etcd-snapshot-dir=" + s.dir.Snapshots(),
 			"--serving-certificate-names=" + strings.Join(names, ","),
 		}, s.options.ControllerArgs...)
 		s.controllers = append(s.controllers, s.start("ichor-controller-"+strconv.Itoa(n+1), "ichor-controller", args...))

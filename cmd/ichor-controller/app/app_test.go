@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -25,6 +26,7 @@ import (
 	"maesh.dev/ichor/controllers/servingcertificate"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
+	"maesh.dev/ichor/pkg/client/clientset/versioned/scheme"
 	"maesh.dev/ichor/pkg/talos/talostest"
 )
 
@@ -89,7 +91,7 @@ func (c *cluster) start(t *testing.T, change func(*Options)) *running {
 		change(&options)
 	}
 	world := talostest.NewWorld()
-	p, err := assembleWith(clients{c.ichor, c.kube, c.aggregator}, world, world, options)
+	p, err := assembleWith(clients{c.ichor, c.kube, c.aggregator, dynamicfake.NewSimpleDynamicClient(scheme.Scheme)}, world, world, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	MachineWorkers, ClusterWorkers            int
 	// ScanConcurrency is how many addresses are looked at at a time, ScanRate how many packets a second look at them.
 	ScanConcurrency, ScanRate int
+	// SnapshotDirectory holds the encrypted snapshots of etcd that are taken before a control plane goes down.
+	SnapshotDirectory string
 	// QPS and Burst bound the requests to the Kubernetes API.
 	QPS   float32
 	Burst int
@@ -43,17 +45,18 @@ type Options struct {
 // DefaultOptions are the options without any flag.
 func DefaultOptions() Options {
 	return Options{
-		HealthAddress:   ":8081",
-		LeaderElect:     true,
-		LeaseDuration:   15 * time.Second,
-		RenewDeadline:   10 * time.Second,
-		RetryPeriod:     2 * time.Second,
-		MachineWorkers:  32,
-		ClusterWorkers:  2,
-		ScanConcurrency: 256,
-		ScanRate:        500,
-		QPS:             100,
-		Burst:           200,
+		HealthAddress:     ":8081",
+		LeaderElect:       true,
+		LeaseDuration:     15 * time.Second,
+		RenewDeadline:     10 * time.Second,
+		RetryPeriod:       2 * time.Second,
+		MachineWorkers:    32,
+		ClusterWorkers:    2,
+		ScanConcurrency:   256,
+		ScanRate:          500,
+		SnapshotDirectory: "/var/lib/ichor/etcd-snapshots",
+		QPS:               100,
+		Burst:             200,
 
 		ServingCertificates: true,
 		ServingCertificate:  servingcertificate.DefaultSettings(),
@@ -73,6 +76,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.ClusterWorkers, "cluster-workers", o.ClusterWorkers, "clusters that are worked on at a time")
 	flags.IntVar(&o.ScanConcurrency, "scan-concurrency", o.ScanConcurrency, "addresses that are looked at at a time in the search for machines, for each cluster")
 	flags.IntVar(&o.ScanRate, "scan-rate", o.ScanRate, "packets a second that ask addresses for a connection in the search for machines, over all clusters; an address that is silent takes two")
+	flags.StringVar(&o.SnapshotDirectory, "etcd-snapshot-dir", o.SnapshotDirectory, "directory of the snapshots of etcd that are taken before an operation takes a control plane down; they are encrypted with a key from the cluster's secrets bundle")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests to the Kubernetes API a second")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the Kubernetes API at once")
 	flags.BoolVar(&o.ServingCertificates, "serving-certificates", o.ServingCertificates, "issue and renew the serving certificate of ichor-apiserver; false where something else does, such as cert-manager")
@@ -95,6 +99,9 @@ func (o *Options) Validate() error {
 		if each.value < 1 || each.value > 4096 {
 			errs = append(errs, fmt.Errorf("--%s: %d is not between 1 and 4096", each.flag, each.value))
 		}
+	}
+	if o.SnapshotDirectory == "" {
+		errs = append(errs, errors.New("--etcd-snapshot-dir: must be given"))
 	}
 	if o.QPS <= 0 {
 		errs = append(errs, fmt.Errorf("--kube-api-qps: %v is not positive", o.QPS))

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	coreinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -32,6 +33,10 @@ import (
 	discoverycontroller "maesh.dev/ichor/controllers/discovery"
 	"maesh.dev/ichor/controllers/kubeletcertificate"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
+	operationcontroller "maesh.dev/ichor/controllers/operation"
+	"maesh.dev/ichor/controllers/operation/drain"
+	"maesh.dev/ichor/controllers/operation/gates"
+	"maesh.dev/ichor/controllers/operation/snapshot"
 	"maesh.dev/ichor/controllers/servingcertificate"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/scheme"
@@ -112,13 +117,17 @@ func assemble(config *rest.Config, options Options, edges Edges) (*program, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client for APIServices: %w", err)
 	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for objects of any kind: %w", err)
+	}
 	if edges.Dialer == nil {
 		edges.Dialer = talos.NewDialer(talos.DialOptions{})
 	}
 	if edges.Prober == nil {
 		edges.Prober = talos.NewProber(talos.ProbeOptions{})
 	}
-	return assembleWith(clients{ichor, kubernetes, registration}, edges.Dialer, edges.Prober, options)
+	return assembleWith(clients{ichor, kubernetes, registration, objects}, edges.Dialer, edges.Prober, options)
 }
 
 // clients are those of the APIs that the controller uses.
@@ -126,6 +135,8 @@ type clients struct {
 	ichor      versioned.Interface
 	kubernetes kubernetes.Interface
 	aggregator aggregator.Interface
+	// objects reads objects of any kind.
+	objects dynamic.Interface
 }
 
 func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {
@@ -144,10 +155,11 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	}
 	machines, clusters := p.ichor.Ichor().V1alpha1().TalosMachines(), p.ichor.Ichor().V1alpha1().TalosClusters()
 	patches, nodes := p.ichor.Ichor().V1alpha1().TalosConfigPatches(), p.core.Core().V1().Nodes()
+	operations := p.ichor.Ichor().V1alpha1().TalosOperations()
 	store := secretsbundle.Store{Secrets: kubernetes.CoreV1()}
 	credentials := secretsbundle.NewProvider(store, clusters.Lister().Get, clock.RealClock{})
 	p.synced = []cache.InformerSynced{
-		machines.Informer().HasSynced, clusters.Informer().HasSynced, patches.Informer().HasSynced, nodes.Informer().HasSynced,
+		machines.Informer().HasSynced, clusters.Informer().HasSynced, patches.Informer().HasSynced, nodes.Informer().HasSynced, operations.Informer().HasSynced,
 	}
 
 	machine, err := machinecontroller.New(machinecontroller.Config{
@@ -186,11 +198,21 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	if err != nil {
 		return nil, err
 	}
+	operation, err := operationcontroller.New(operationcontroller.Config{
+		Client: ichor, Operations: operations, Machines: machines, Clusters: clusters, Nodes: kubernetes.CoreV1(), Credentials: credentials, Dialer: dialer,
+		Stager: machine, Drainer: drain.Drainer{Client: kubernetes}, Gates: gates.Checker{Kubernetes: kubernetes, Objects: clients.objects},
+		Snapshots: operationcontroller.EncryptedSnapshots{Keeper: &snapshot.Keeper{Directory: options.SnapshotDirectory}, Bundles: store},
+		Recorder:  p.recorder,
+	})
+	if err != nil {
+		return nil, err
+	}
 	p.parts = []part{
 		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
 		{"running configurations", configurations.Run},
 		{"patches", configpatch.Run},
+		{"operations", func(ctx context.Context) error { return operation.Run(ctx, options.ClusterWorkers) }},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
 		{"kubelet certificates", kubelets.Run},
 	}

@@ -92,6 +92,15 @@ type State struct {
 	// Database is what a snapshot holds; SnapshotErr ends it before its end.
 	Database    []byte
 	SnapshotErr error
+	// BootID is the boot that the machine is in; a connection ends with its boot.
+	BootID string
+	// Reboots counts how often the machine was told to reboot; OnReboot is called then, and does what comes of it.
+	// RebootErr is answered instead.
+	Reboots   int
+	OnReboot  func(*State)
+	RebootErr error
+	// Staged is the configuration for the next boot.
+	Staged []byte
 	// Credentials are those of the latest connection.
 	Credentials talos.Credentials
 }
@@ -127,12 +136,13 @@ type connection struct {
 	mode        Mode
 	fingerprint talos.Fingerprint
 	pinned      bool
+	boot        string
 }
 
 func (c *connection) do(f func(*State) error) error {
 	var err error
 	c.machine.Do(func(s *State) {
-		if s.Mode != c.mode || c.mode == Maintenance && s.Fingerprint != c.fingerprint {
+		if s.Mode != c.mode || c.mode == Maintenance && s.Fingerprint != c.fingerprint || s.BootID != c.boot {
 			err = errGone
 			return
 		}
@@ -170,7 +180,7 @@ func (c *connection) Stage(context.Context) (talos.MachineStage, error) {
 	return stage, err
 }
 
-func (c *connection) ApplyConfiguration(_ context.Context, config []byte, _ talos.ApplyMode) (talos.ApplyResult, error) {
+func (c *connection) ApplyConfiguration(_ context.Context, config []byte, mode talos.ApplyMode) (talos.ApplyResult, error) {
 	if !c.pinned {
 		return talos.ApplyResult{}, &talos.ApplyError{Err: errors.New("the machine's certificate was not compared with a fingerprint")}
 	}
@@ -185,6 +195,10 @@ func (c *connection) ApplyConfiguration(_ context.Context, config []byte, _ talo
 			return &talos.ApplyError{Delivered: true, Err: errors.New("InvalidArgument: this config change can't be applied in immediate mode")}
 		case Busy:
 			return &talos.ApplyError{Delivered: true, Err: errors.New("FailedPrecondition: configuration was already applied")}
+		}
+		if mode == talos.ApplyStaged {
+			s.Staged = config
+			return nil
 		}
 		s.Applied = append(s.Applied, config)
 		s.Config = config
@@ -240,8 +254,6 @@ func (c *connection) WatchConfiguration(ctx context.Context, changed func(hash s
 		}
 	}
 }
-
-func (c *connection) BootID(context.Context) (string, error) { return "", errors.New("not scripted") }
 
 func (c *connection) Bootstrap(context.Context) error {
 	return c.do(func(s *State) error {

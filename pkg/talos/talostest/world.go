@@ -65,7 +65,7 @@ func (w *World) DialMaintenance(_ context.Context, address netip.Addr, pin talos
 	case pin != "" && pin != state.Fingerprint:
 		return nil, &talos.FingerprintError{Address: address.String(), Want: pin, Got: state.Fingerprint}
 	}
-	return &connection{machine: machine, mode: Maintenance, fingerprint: state.Fingerprint, pinned: pin != ""}, nil
+	return &connection{machine: machine, mode: Maintenance, fingerprint: state.Fingerprint, pinned: pin != "", boot: state.BootID}, nil
 }
 
 // DialConfigured connects, if the machine is configured.
@@ -74,7 +74,7 @@ func (w *World) DialConfigured(_ context.Context, address netip.Addr, credential
 	switch state.Mode {
 	case Configured:
 		machine.Do(func(s *State) { s.Credentials = credentials })
-		return &connection{machine: machine, mode: Configured, pinned: true}, nil
+		return &connection{machine: machine, mode: Configured, pinned: true, boot: state.BootID}, nil
 	case Off:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}
 	default:

@@ -60,6 +60,9 @@ func (d Dir) Logs() string { return d.at("logs") }
 // Log is the log file of a component.
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
+// Snapshots is the folder of ichor-controller's snapshots of etcd.
+func (d Dir) Snapshots() string { return d.at("etcd-snapshots") }
+
 // Ready is written last, once everything works.
 func (d Dir) Ready() string { return d.at("ready") }
 

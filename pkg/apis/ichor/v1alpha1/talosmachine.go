@@ -126,7 +126,7 @@ type TalosMachineSpec struct {
 	// network is how the machine is addressed. Empty: DHCP on every link, as Talos does by itself.
 	// +optional
 	Network *MachineNetwork `json:"network,omitempty"`
-	// locked keeps the machine from being removed. Defaults to false.
+	// locked keeps the machine from being removed, and operations from taking it down. Defaults to false.
 	// +optional
 	Locked bool `json:"locked,omitempty"`
 	// deletionPolicy is Reset (drain, leave etcd, wipe) or Orphan (leave the machine as it is): what deleting this

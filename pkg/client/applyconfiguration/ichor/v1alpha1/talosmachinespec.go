@@ -41,7 +41,7 @@ type TalosMachineSpecApplyConfiguration struct {
 	Disks []MachineDiskApplyConfiguration `json:"disks,omitempty"`
 	// network is how the machine is addressed. Empty: DHCP on every link, as Talos does by itself.
 	Network *MachineNetworkApplyConfiguration `json:"network,omitempty"`
-	// locked keeps the machine from being removed. Defaults to false.
+	// locked keeps the machine from being removed, and operations from taking it down. Defaults to false.
 	Locked *bool `json:"locked,omitempty"`
 	// deletionPolicy is Reset (drain, leave etcd, wipe) or Orphan (leave the machine as it is): what deleting this
 	// object does to the machine. Defaults to Reset.

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"maesh.dev/ichor/controllers/operation/gates"
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+)
+
+const (
+	// pollStep is how long until a step that waits is tried again; an event may bring it sooner.
+	pollStep = 2 * time.Second
+	// pollQueued is how long until an operation that waits for another looks again; its end brings it sooner.
+	pollQueued = 30 * time.Second
+	// maxMoves bounds the transitions in one look, so that other operations get their turn.
+	maxMoves = 16
+)
+
+// Reconcile moves one operation on, as far as it goes without waiting, and says when to look again.
+func (c *Controller) Reconcile(ctx context.Context, name string) (time.Duration, error) {
+	cached, err := c.operations.Get(name)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read operation %s: %w", name, err)
+	}
+	r := &run{Controller: c, was: cached, op: cached.DeepCopy()}
+	for range maxMoves {
+		r.now, r.after = metav1.NewTime(c.Clock.Now().Truncate(time.Second)), 0
+		before := r.was
+		if err := r.move(ctx); err != nil {
+			return 0, err
+		}
+		if err := r.save(ctx); err != nil {
+			return 0, err
+		}
+		if isOver(r.op) {
+			return 0, r.release(ctx)
+		}
+		if r.after > 0 || r.was == before {
+			return max(r.after, pollStep), nil
+		}
+	}
+	return pollStep, nil
+}
+
+// move takes the next decision. It either changes the status, or sets after.
+func (r *run) move(ctx context.Context) error {
+	if isOver(r.op) {
+		return nil
+	}
+	cluster, err := r.clusters.Get(r.op.Spec.ClusterRef.Name)
+	if apierrors.IsNotFound(err) {
+		r.enter(v1alpha1.OperationFailed, "there is no TalosCluster %s; nothing was done", r.op.Spec.ClusterRef.Name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read cluster %s: %w", r.op.Spec.ClusterRef.Name, err)
+	}
+	r.cluster = cluster
+	switch {
+	case r.op.Status.Plan == nil:
+		return r.plan()
+	case r.op.Spec.Mode == v1alpha1.OperationModePlan:
+		r.enter(v1alpha1.OperationSucceeded, "planned, as spec.mode says; nothing was done")
+		return nil
+	case r.cancelled() && r.op.Status.Current == "":
+		r.enter(v1alpha1.OperationCancelled, "cancelled by %s", r.op.Spec.Control.By)
+		return nil
+	case r.suspended():
+		r.enter(v1alpha1.OperationPaused, "suspended: set spec.suspend to false to go on")
+		r.after = pollQueued
+		return nil
+	}
+	heldBy, err := r.claim(ctx)
+	if err != nil {
+		return err
+	}
+	if heldBy != "" {
+		r.enter(v1alpha1.OperationQueued, "waits for operation %s: one at a time works on a cluster", heldBy)
+		r.after = pollQueued
+		return nil
+	}
+	return r.work(ctx)
+}
+
+// plan writes down what is to be done, before anything is.
+func (r *run) plan() error {
+	all, err := r.machines.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	plan := makePlan(r.op, r.cluster, all, r.now)
+	r.op.Status.Plan, r.op.Status.Total = plan, int32(len(plan.Machines)) //nolint:gosec // there are thousands at most
+	switch why := failedChecks(plan); {
+	case why != "":
+		r.enter(v1alpha1.OperationFailed, "%s", why)
+	case len(plan.Machines) == 0:
+		r.enter(v1alpha1.OperationSucceeded, "no machine has need of it; nothing was done")
+	default:
+		r.enter(v1alpha1.OperationPending, "planned: %d machines", len(plan.Machines))
+	}
+	return nil
+}
+
+func (r *run) cancelled() bool { return r.op.Spec.Control != nil && r.op.Spec.Control.CancelRequested }
+
+// suspended tells whether no further machine may be begun. One that was begun is finished.
+func (r *run) suspended() bool { return r.op.Spec.Suspend && r.op.Status.Current == "" }
+
+// work moves the machine that is worked on, or begins the next one.
+func (r *run) work(ctx context.Context) error {
+	status := &r.op.Status
+	if status.StartedAt == nil {
+		status.StartedAt = &r.now
+	}
+	if r.resumed() {
+		return nil
+	}
+	if status.Current == "" {
+		next := slices.IndexFunc(status.Plan.Machines, func(planned v1alpha1.PlannedMachine) bool { return !r.machine(planned.Name).Done })
+		if next < 0 {
+			r.enter(v1alpha1.OperationSucceeded, "%d machines are done", status.Done)
+			return nil
+		}
+		return r.begin(status.Plan.Machines[next].Name)
+	}
+	return r.step(ctx, r.machine(status.Current))
+}
+
+// begin begins a machine, in a window if there are any.
+func (r *run) begin(name string) error {
+	open, opens, err := gates.Open(r.op.Spec.Windows, r.Clock.Now())
+	if err != nil {
+		r.enter(v1alpha1.OperationPaused, "spec.windows: %s; cancel the operation and make another", err)
+		r.after = pollQueued
+		return nil
+	}
+	if !open {
+		r.enter(v1alpha1.OperationWaiting, "waits for its window, which opens at %s", opens.UTC().Format(time.RFC3339))
+		r.after = min(max(opens.Sub(r.Clock.Now()), time.Second), pollQueued)
+		return nil
+	}
+	r.op.Status.Current = name
+	m := r.machine(name)
+	m.StartedAt = &r.now
+	r.enter(v1alpha1.OperationRunning, "%s: begins", name)
+	return nil
+}
+
+// resumed lets a step that failed be tried again, once for each request of a person.
+func (r *run) resumed() bool {
+	status, control := &r.op.Status, r.op.Spec.Control
+	if control == nil || control.ResumeRequests <= status.HandledResumeRequests {
+		return false
+	}
+	status.HandledResumeRequests = control.ResumeRequests
+	if status.Current != "" {
+		if m := r.machine(status.Current); m.State == v1alpha1.StepFailed {
+			r.mark(m, m.Step, v1alpha1.StepIntended, "resumed by "+control.By)
+		}
+		r.enter(v1alpha1.OperationRunning, "%s: resumed by %s", status.Current, control.By)
+	}
+	return true
+}

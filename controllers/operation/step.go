@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+)
+
+// outcome is how far an attempt brought a step.
+type outcome struct {
+	// done: the goal of the step is reached.
+	done bool
+	// acted: something was set off that isn't to be set off again; what comes of it is waited for.
+	acted bool
+	// needless: nothing is left to do on the machine, for the reason in message. What was put aside is put back.
+	needless bool
+	// failed: the step can't be done until a person has done something, as message says.
+	failed bool
+	// message says for people what was done, or what is waited for.
+	message string
+}
+
+func waiting(format string, arguments ...any) (outcome, error) {
+	return outcome{message: fmt.Sprintf(format, arguments...)}, nil
+}
+
+func failed(format string, arguments ...any) (outcome, error) {
+	return outcome{failed: true, message: fmt.Sprintf(format, arguments...)}, nil
+}
+
+// done is the outcome of a step whose goal is reached.
+func done(format string, arguments ...any) (outcome, error) {
+	return outcome{done: true, message: fmt.Sprintf(format, arguments...)}, nil
+}
+
+// visit is an attempt at one step of one machine.
+type visit struct {
+	*run
+	m *v1alpha1.TalosMachine
+	// record is the machine's place in the journal.
+	record *v1alpha1.OperationMachineStatus
+}
+
+// step is something to do on a machine. Its intent is in the journal before it is tried. It is tried until it is done, also
+// by another process after a crash, so an attempt finds out what is left to do by itself.
+type step struct {
+	// try brings the step on. An error is about what is asked, not about the machine: it is tried again later.
+	try func(*visit, context.Context) (outcome, error)
+	// patience is how long the step may take until a person is called.
+	patience func(r *run) time.Duration
+	// waits is set where nothing is being done meanwhile: the operation is Waiting.
+	waits bool
+}
+
+func lasting(d time.Duration) func(*run) time.Duration { return func(*run) time.Duration { return d } }
+
+// steps by their names in plans.
+var steps = map[string]step{
+	stepGates:    {try: (*visit).passGates, patience: gatePatience, waits: true},
+	stepSnapshot: {try: (*visit).snapshot, patience: lasting(snapshotTimeout)},
+	stepCordon:   {try: (*visit).cordon, patience: lasting(5 * time.Minute)},
+	stepDrain:    {try: (*visit).drain, patience: drainPatience},
+	stepStage:    {try: (*visit).stage, patience: lasting(5 * time.Minute)},
+	stepHandOver: {try: (*visit).handOver, patience: lasting(5 * time.Minute)},
+	stepReboot:   {try: (*visit).reboot, patience: lasting(20 * time.Minute)},
+	stepVerify:   {try: (*visit).verify, patience: lasting(20 * time.Minute)},
+	stepUncordon: {try: (*visit).uncordon, patience: lasting(5 * time.Minute)},
+}
+
+// step moves the machine that is worked on by one transition, or says what it waits for.
+func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus) error {
+	planned := r.planned(record.Name)
+	next, ended := r.nextStep(record, planned)
+	if ended {
+		return r.finish(record)
+	}
+	if next != record.Step || record.State == "" || record.State == v1alpha1.StepVerified {
+		r.intend(record, next)
+		return nil
+	}
+	if record.State == v1alpha1.StepFailed {
+		r.enter(v1alpha1.OperationPaused, "%s: %s: %s; resume the operation to try again, or cancel it", record.Name, record.Step, record.Message)
+		r.after = pollQueued
+		return nil
+	}
+	return r.attempt(ctx, record)
+}
+
+func (r *run) planned(name string) []string {
+	for _, planned := range r.op.Status.Plan.Machines {
+		if planned.Name == name {
+			return planned.Steps
+		}
+	}
+	return nil
+}
+
+// nextStep is the step that a machine is at, or comes to. A cancelled operation lets a machine come back that is about to
+// reboot, and puts back what it put aside.
+func (r *run) nextStep(record *v1alpha1.OperationMachineStatus, planned []string) (next string, ended bool) {
+	if r.cancelled() && !(slices.Contains([]string{stepReboot, stepVerify}, record.Step) && record.State != v1alpha1.StepFailed) {
+		planned = []string{stepUncordon}
+		if record.Step != stepUncordon {
+			return stepUncordon, slices.Contains([]string{"", stepGates, stepSnapshot}, record.Step)
+		}
+	}
+	at := slices.Index(planned, record.Step)
+	if record.State == v1alpha1.StepVerified || record.Step == "" {
+		at++
+	}
+	if at >= len(planned) {
+		return "", true
+	}
+	return planned[max(at, 0)], false
+}
+
+// intend writes down that a step is about to be done.
+func (r *run) intend(record *v1alpha1.OperationMachineStatus, name string) {
+	r.mark(record, name, v1alpha1.StepIntended, "")
+	r.enter(phaseOf(name), "%s: %s", record.Name, name)
+}
+
+func phaseOf(step string) v1alpha1.OperationPhase {
+	if steps[step].waits {
+		return v1alpha1.OperationWaiting
+	}
+	return v1alpha1.OperationRunning
+}
+
+// bootMark is the step before which a machine's boot id is written down: a reboot after that is the one that is meant,
+// whoever brings it about.
+func (r *run) bootMark(name string) string {
+	planned := r.planned(name)
+	if slices.Contains(planned, stepStage) {
+		return stepStage
+	}
+	return planned[0]
+}
+
+// visit looks the machine up. There is none if it can't be worked on.
+func (r *run) visit(record *v1alpha1.OperationMachineStatus) (*visit, error) {
+	m, err := r.machines.Get(record.Name)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && !isMember(m, r.cluster):
+		r.fail(record, "the machine is not, or no longer, one of cluster "+r.cluster.Name+"; cancel the operation")
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read machine %s: %w", record.Name, err)
+	}
+	return &visit{run: r, m: m, record: record}, nil
+}
+
+// attempt tries the step that is intended, or looks what came of it.
+func (r *run) attempt(ctx context.Context, record *v1alpha1.OperationMachineStatus) error {
+	v, err := r.visit(record)
+	if err != nil || v == nil {
+		return err
+	}
+	step := steps[record.Step]
+	came, err := r.try(ctx, v, step)
+	if err != nil || came == nil {
+		return err
+	}
+	switch {
+	case came.done:
+		r.mark(record, record.Step, v1alpha1.StepVerified, came.message)
+	case came.needless:
+		r.skip(record, came.message)
+	case came.failed:
+		r.fail(record, came.message)
+	case record.At != nil && r.now.Sub(record.At.Time) > step.patience(r):
+		r.fail(record, fmt.Sprintf("not done after %s: %s", step.patience(r), came.message))
+	case came.acted:
+		r.mark(record, record.Step, v1alpha1.StepActed, came.message)
+		r.after = pollStep
+	default:
+		record.Message = came.message
+		r.enter(phaseOf(record.Step), "%s: %s: %s", record.Name, record.Step, came.message)
+		r.after = pollStep
+	}
+	return nil
+}
+
+// try is an attempt. Before the step that a reboot counts from, the machine's boot id is written down; nothing else comes
+// of that attempt.
+func (r *run) try(ctx context.Context, v *visit, step step) (*outcome, error) {
+	if v.record.BootID == "" && v.record.Step == r.bootMark(v.record.Name) {
+		id, err := v.bootID(ctx)
+		if err == nil {
+			v.record.BootID = id
+			return nil, nil
+		}
+		return &outcome{message: fmt.Sprintf("its boot id can't be read: %s", err)}, nil
+	}
+	came, err := step.try(v, ctx)
+	return &came, err
+}
+
+func (r *run) fail(record *v1alpha1.OperationMachineStatus, message string) {
+	r.mark(record, record.Step, v1alpha1.StepFailed, message)
+	r.enter(v1alpha1.OperationPaused, "%s: %s: %s; resume the operation to try again, or cancel it", record.Name, record.Step, message)
+}
+
+// skip leaves the rest of a machine's steps out, but for putting back what was put aside.
+func (r *run) skip(record *v1alpha1.OperationMachineStatus, why string) {
+	planned := r.planned(record.Name)
+	before := max(slices.Index(planned, stepUncordon)-1, 0)
+	r.tell(corev1.EventTypeNormal, "StepsSkipped", "%s: %s: the steps up to %s are left out: %s", record.Name, record.Step, planned[before], why)
+	r.mark(record, planned[before], v1alpha1.StepVerified, why)
+}
+
+// finish ends the work on a machine.
+func (r *run) finish(record *v1alpha1.OperationMachineStatus) error {
+	r.op.Status.Current = ""
+	if r.cancelled() {
+		r.enter(v1alpha1.OperationCancelled, "cancelled by %s, at %s (%s)", r.op.Spec.Control.By, record.Name, record.Step)
+		return nil
+	}
+	record.Done, record.FinishedAt = true, &r.now
+	r.op.Status.Done++
+	r.enter(v1alpha1.OperationRunning, "%s is done, %d of %d", record.Name, r.op.Status.Done, r.op.Status.Total)
+	return nil
+}
+
+// gatePatience is the longest time that any of the gates may take.
+func gatePatience(r *run) time.Duration {
+	longest := 30 * time.Minute
+	for _, gate := range r.op.Spec.Gates {
+		if gate.Timeout != nil {
+			longest = max(longest, gate.Timeout.Duration)
+		}
+	}
+	return longest
+}
+
+// drainPatience is how long a drain may take.
+func drainPatience(r *run) time.Duration {
+	if timeout := r.op.Spec.Drain.Timeout; timeout != nil {
+		return timeout.Duration
+	}
+	return 10 * time.Minute
+}
