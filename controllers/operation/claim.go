@@ -17,6 +17,8 @@ import (
 // is suspended before it began lets others pass. The claim is a field of the cluster, written on the version that was read,
 // so that two operations never hold it, whichever processes ask.
 func (r *run) claim(ctx context.Context) (heldBy string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	clusters := r.Client.IchorV1alpha1().TalosClusters()
 	cluster, err := clusters.Get(ctx, r.cluster.Name, metav1.GetOptions{})
 	if err != nil {
@@ -96,6 +98,8 @@ func older(a, b *v1alpha1.TalosOperation) bool {
 
 // release gives the cluster back, if the operation holds it.
 func (r *run) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	clusters := r.Client.IchorV1alpha1().TalosClusters()
 	cached, err := r.clusters.Get(r.op.Spec.ClusterRef.Name)
 	if apierrors.IsNotFound(err) || err == nil && (cached.Status.ActiveOperation == nil || cached.Status.ActiveOperation.UID != r.op.UID) {

@@ -55,7 +55,9 @@ func gateTimeout(gate *v1alpha1.OperationGate) time.Duration {
 // ownGates says why the machine may not go down now. The machines are listed from the API itself: what their controller
 // wrote before it tells one to leave is seen, and it sees the operation's claim.
 func (v *visit) ownGates(ctx context.Context) (string, error) {
-	listed, err := v.Client.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{})
+	listing, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	listed, err := v.Client.IchorV1alpha1().TalosMachines().List(listing, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("list machines: %w", err)
 	}

@@ -36,6 +36,8 @@ func (r *run) save(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(r.was.Status, r.op.Status) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	written, err := r.Client.IchorV1alpha1().TalosOperations().UpdateStatus(ctx, r.op, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("write the status of operation %s: %w", r.op.Name, err)

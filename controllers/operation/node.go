@@ -234,6 +234,8 @@ func (v *visit) node(ctx context.Context) (*corev1.Node, error) {
 	if v.m.Status.NodeName == "" {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	node, err := v.Nodes.Nodes().Get(ctx, v.m.Status.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil

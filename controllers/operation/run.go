@@ -4,6 +4,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +22,8 @@ const (
 	pollStep = 2 * time.Second
 	// pollQueued is how long until an operation that waits for another looks again; its end brings it sooner.
 	pollQueued = 30 * time.Second
+	// requestTimeout bounds one request to the API.
+	requestTimeout = 15 * time.Second
 	// maxMoves bounds the transitions in one look, so that other operations get their turn.
 	maxMoves = 16
 )
@@ -45,7 +48,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (time.Duration,
 			return 0, err
 		}
 		if isOver(r.op) {
-			return 0, r.release(ctx)
+			return 0, errors.Join(r.release(ctx), r.prune(ctx))
 		}
 		if r.after > 0 || r.was == before {
 			return max(r.after, pollStep), nil
