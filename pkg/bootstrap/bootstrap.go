@@ -18,6 +18,8 @@ import (
 type Config struct {
 	// Cluster is the cluster to make. Its spec is defaulted; its secretsRef names the Secret that will hold the bundle.
 	Cluster *v1alpha1.TalosCluster
+	// KeepAuditPolicy leaves spec.hardening.auditPolicy of the cluster as it is given; else it becomes Ichor's.
+	KeepAuditPolicy bool
 	// Machine is the first control plane, its spec as an approval would decide it: hostname, disks, network, labels. Its
 	// identity may be left empty: it is then read from the machine.
 	Machine *v1alpha1.TalosMachine

@@ -3,6 +3,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	cmpordered "cmp"
 	"context"
 	"fmt"
@@ -135,6 +136,18 @@ func (s *site) DialConfigured(ctx context.Context, address netip.Addr, credentia
 	return s.world.DialConfigured(ctx, address, credentials)
 }
 
+func TestAnAuditPolicyThatIsToStayStays(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.change = func(config *Config) { config.KeepAuditPolicy = true }
+	if _, err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+	if sent := s.machine.Snapshot().Applied[0]; bytes.Contains(sent, []byte("omitStages")) {
+		t.Error("the machine was sent Ichor's audit policy")
+	}
+}
+
 func (s *site) config() Config {
 	config := Config{
 		Cluster: &v1alpha1.TalosCluster{
@@ -221,6 +234,13 @@ func TestTheFirstNode(t *testing.T) {
 	}
 	if machine.Status.Inventory == nil || machine.Status.SettledVersions == nil || machine.Status.Config.AppliedHash == "" {
 		t.Errorf("status is %+v", machine.Status)
+	}
+	cluster, err := s.api.IchorV1alpha1().TalosClusters().Get(t.Context(), "prod", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cluster.Spec.Hardening.AuditPolicy != v1alpha1.AuditPolicyIchor || !bytes.Contains(state.Applied[0], []byte("omitStages")) {
+		t.Errorf("the cluster is entered with the audit policy %q, and its first machine was sent another than Ichor's", cluster.Spec.Hardening.AuditPolicy)
 	}
 	store := secretsbundle.Store{Secrets: s.kube.CoreV1()}
 	bundle, err := store.Load(t.Context(), v1alpha1.SecretReference{Namespace: "ichor-system", Name: "prod-secrets"})

@@ -57,8 +57,10 @@ func (r *run) retry(ctx context.Context, try func(context.Context) error) error 
 func (r *run) ensureCluster(ctx context.Context, client versioned.Interface) error {
 	cluster := &v1alpha1.TalosCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: r.cluster.Name, Labels: r.cluster.Labels, Annotations: r.cluster.Annotations},
-		Spec:       r.Cluster.Spec,
+		Spec:       *r.Cluster.Spec.DeepCopy(), // the server's defaults may be newer
 	}
+	// What the first machine was rendered with, or it would be configured anew at once.
+	cluster.Spec.Hardening.AuditPolicy = r.cluster.Spec.Hardening.AuditPolicy
 	_, err := client.IchorV1alpha1().TalosClusters().Create(ctx, cluster, metav1.CreateOptions{})
 	if err == nil {
 		r.tell("entered TalosCluster %s", cluster.Name)

@@ -46,7 +46,9 @@ func prepare(config Config) (*run, error) {
 	}
 	cluster, machine := config.Cluster.DeepCopy(), config.Machine.DeepCopy()
 	v1alpha1.SetDefaults_TalosClusterSpec(&cluster.Spec)
-	cluster.Spec.Hardening.AuditPolicy = v1alpha1.AuditPolicyIchor
+	if !config.KeepAuditPolicy {
+		cluster.Spec.Hardening.AuditPolicy = v1alpha1.AuditPolicyIchor
+	}
 	v1alpha1.SetDefaults_TalosMachineSpec(&machine.Spec)
 	machine.Spec.Role = v1alpha1.RoleControlPlane
 	machine.Spec.Origin = v1alpha1.MachineAdopted

@@ -36,6 +36,10 @@ func patchedMachines(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 	}
+	first := s.at(t, s.stack.Fleet().Machines[0].Addr())
+	if !bytes.Contains(s.running(t, first), []byte("omitStages")) || first.Status.Config.DriftCount > 0 {
+		t.Errorf("the first control plane of a cluster that Ichor created doesn't log with Ichor's audit policy, or its configuration is %+v", first.Status.Config)
+	}
 	section("tuning", `{"sysctls":{"vm.swappiness":"1"}}`)
 	eventually(t, 4*time.Minute, func() error {
 		patch, err := patches.Get(t.Context(), "tuning", metav1.GetOptions{})

@@ -68,7 +68,8 @@ func (s *Stack) bootstrap(ctx context.Context) error {
 	}
 	s.progress("bootstrapping %s (%s) as the first control plane", s.first.Name, s.first.Addr())
 	err = s.options.Bootstrap(ctx, bootstrap.Config{
-		Cluster: s.cluster(),
+		Cluster:         s.cluster(),
+		KeepAuditPolicy: s.options.NoAuditLog,
 		Machine: &v1alpha1.TalosMachine{Spec: v1alpha1.TalosMachineSpec{
 			ClusterRef: v1alpha1.ClusterReference{Name: ClusterName},
 			Role:       v1alpha1.RoleControlPlane,

@@ -49,8 +49,8 @@ type Options struct {
 	APIServers, Controllers int
 	// ControllerArgs and APIServerArgs are further arguments of the controllers and of the ichor-apiservers.
 	ControllerArgs, APIServerArgs []string
-	// NoAuditLog leaves the audit logs where the control planes write them: with a large fleet, gathering them takes a good
-	// part of a CPU.
+	// NoAuditLog leaves the audit logs where the control planes write them, with every request in them, by Talos' own policy:
+	// with a large fleet, gathering them takes a good part of a CPU.
 	NoAuditLog bool
 	// Interval is the time between two scans for machines, 15 s if zero.
 	Interval time.Duration
