@@ -9,7 +9,8 @@ import (
 )
 
 // usageTemplate is cobra's, but for the global flags: there are twenty of kubectl's, so they are listed by "options".
-const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}
+const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}{{if index .Annotations "verb"}}
+  {{.UseLine}}{{end}}
   {{.CommandPath}} [command]{{else if .Runnable}}
   {{.UseLine}}{{end}}{{if gt (len .Aliases) 0}}
 
@@ -23,7 +24,7 @@ Commands:{{range $cmds}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
 
 {{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if and .HasAvailableLocalFlags .HasParent (not .HasAvailableSubCommands)}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if and .HasAvailableLocalFlags .HasParent (or (index .Annotations "verb") (not .HasAvailableSubCommands))}}
 
 Flags:
 {{.LocalNonPersistentFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}{{if .HasHelpSubCommands}}

@@ -13,5 +13,5 @@ import (
 // NewCommand makes "ichor machine".
 func NewCommand(env *cli.Env) *cobra.Command {
 	return cli.Group("machine", "List, show, plan, approve and reject machines, and look at their configurations",
-		newList(env), newShow(env), newPlan(env), newApprove(env), newReject(env), newResolve(env), newConfig(env))
+		newList(env), newShow(env), newPlan(env), newApprove(env), newReject(env), newResolve(env), newConfig(env), newDrift(env))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package apitest is an API server in memory, for tests of the commands: it lists, watches, prints tables, and takes
-// approvals and merge patches, with resourceVersions and conflicts as the real one has them. It checks nothing else: the
+// approvals, applied TalosConfigPatches and merge patches, with resourceVersions and conflicts as the real one has them. It checks nothing else: the
 // rules are the real server's, and the end-to-end tests hold the CLI to those.
 package apitest
 
@@ -38,6 +38,8 @@ type Server struct {
 	// Views are what reads of subresources, and of resources that this server doesn't know, are answered with, by path and
 	// query as in "talosmachines/NAME/history?revision=1", or by path alone; a Status is a refusal.
 	Views map[string]any
+	// Preview answers what a change of a patch would do.
+	Preview func(question *v1alpha1.TalosConfigPatchPreview) v1alpha1.TalosConfigPatchPreviewStatus
 	// Written is called after a write was stored, without the lock, so that it may write too.
 	Written func(object metav1.Object)
 
@@ -45,6 +47,7 @@ type Server struct {
 	version  int64
 	machines map[string]*v1alpha1.TalosMachine
 	clusters map[string]*v1alpha1.TalosCluster
+	patches  map[string]*v1alpha1.TalosConfigPatch
 	events   []event
 	changed  chan struct{}
 	requests []string
@@ -71,6 +74,7 @@ func Start(t testing.TB, objects ...metav1.Object) *Server {
 func New(objects ...metav1.Object) *Server {
 	server := &Server{
 		machines: map[string]*v1alpha1.TalosMachine{}, clusters: map[string]*v1alpha1.TalosCluster{},
+		patches: map[string]*v1alpha1.TalosConfigPatch{},
 		changed: make(chan struct{}), version: 100,
 	}
 	for _, object := range objects {
@@ -105,6 +109,14 @@ func (s *Server) put(object metav1.Object) {
 		}
 		object.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "TalosCluster"}
 		s.clusters[object.Name] = object.DeepCopy()
+		s.happened(event{s.version, resource, kind, object.DeepCopy()})
+	case *v1alpha1.TalosConfigPatch:
+		resource = "talosconfigpatches"
+		if s.patches[object.Name] == nil {
+			kind = "ADDED"
+		}
+		object.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "TalosConfigPatch"}
+		s.patches[object.Name] = object.DeepCopy()
 		s.happened(event{s.version, resource, kind, object.DeepCopy()})
 	}
 }
@@ -184,6 +196,10 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		s.get(writer, parts[0], parts[1])
 	case request.Method == http.MethodPut && len(parts) == 3 && parts[0] == "talosmachines":
 		s.update(writer, request, parts[1], parts[2])
+	case request.Method == http.MethodPost && len(parts) == 3 && parts[0] == "talosconfigpatches" && parts[2] == "preview":
+		s.preview(writer, request, parts[1])
+	case request.Method == http.MethodPatch && parts[0] == "talosconfigpatches":
+		s.apply(writer, request, parts[1])
 	case request.Method == http.MethodPatch && parts[0] == "talosclusters":
 		s.patch(writer, request, parts[1])
 	default:
@@ -193,11 +209,16 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 
 func (s *Server) objects(resource string) []metav1.Object {
 	var objects []metav1.Object
-	if resource == "talosclusters" {
+	switch resource {
+	case "talosclusters":
 		for _, cluster := range s.clusters {
 			objects = append(objects, cluster.DeepCopy())
 		}
-	} else {
+	case "talosconfigpatches":
+		for _, patch := range s.patches {
+			objects = append(objects, patch.DeepCopy())
+		}
+	default:
 		for _, machine := range s.machines {
 			objects = append(objects, machine.DeepCopy())
 		}
@@ -228,7 +249,7 @@ func (s *Server) list(writer http.ResponseWriter, request *http.Request, resourc
 		answer(writer, http.StatusOK, table(items, s.version))
 		return
 	}
-	kind := map[string]string{"talosmachines": "TalosMachineList", "talosclusters": "TalosClusterList"}[resource]
+	kind := map[string]string{"talosmachines": "TalosMachineList", "talosclusters": "TalosClusterList", "talosconfigpatches": "TalosConfigPatchList"}[resource]
 	if items == nil {
 		items = []metav1.Object{}
 	}

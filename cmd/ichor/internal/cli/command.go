@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// VerbToo marks a command that holds others and does something itself, so that its help and its page show both.
+const VerbToo = "verb"
+
 // Group makes a command that only holds others: alone it prints its help, with an unknown word it refuses.
 func Group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

@@ -4,6 +4,7 @@ package lookup
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -83,6 +84,30 @@ func CompleteClusters(env *cli.Env) cobra.CompletionFunc {
 		for _, cluster := range list.Items {
 			if strings.HasPrefix(cluster.Name, typed) {
 				names = append(names, cobra.CompletionWithDesc(cluster.Name, cluster.Spec.ControlPlane.Endpoint.Host))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompletePatches completes names of patches, with how far each has come as its description.
+func CompletePatches(env *cli.Env) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		client, err := env.Client()
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list, err := client.IchorV1alpha1().TalosConfigPatches().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []cobra.Completion
+		for _, patch := range list.Items {
+			if strings.HasPrefix(patch.Name, typed) {
+				counts := patch.Status.Machines
+				names = append(names, cobra.CompletionWithDesc(patch.Name, fmt.Sprintf("%d of %d machines run with it", counts.Applied, counts.Matched)))
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp

@@ -72,7 +72,7 @@ func ObjectName(query string) string {
 		return query
 	}
 	kind = strings.TrimSuffix(kind, "."+v1alpha1.GroupName)
-	if slices.Contains([]string{"talosmachine", "talosmachines", "tm", "taloscluster", "talosclusters", "tc"}, kind) {
+	if slices.Contains([]string{"talosmachine", "talosmachines", "tm", "taloscluster", "talosclusters", "tc", "talosconfigpatch", "talosconfigpatches", "tcp"}, kind) {
 		return name
 	}
 	return query

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"maesh.dev/ichor/cmd/ichor/internal/cli"
 )
 
 // flagWidth is where the text of flags is wrapped.
@@ -62,7 +64,9 @@ func rows(page *strings.Builder, cmd *cobra.Command, file string) {
 		for _, verb := range verbs {
 			rows(page, verb, file)
 		}
-		return
+		if cmd.Annotations[cli.VerbToo] == "" {
+			return
+		}
 	}
 	fmt.Fprintf(page, "| [`%s`](%s#%s) | %s |\n", cmd.CommandPath(), file, strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
 }
@@ -75,7 +79,7 @@ func write(page *strings.Builder, cmd *cobra.Command, level int) {
 	}
 	fmt.Fprintf(page, "%s\n", text)
 	verbs := documented(cmd)
-	if len(verbs) == 0 {
+	if len(verbs) == 0 || cmd.Annotations[cli.VerbToo] != "" {
 		fmt.Fprintf(page, "\n```\n%s\n```\n", cmd.UseLine())
 		if cmd.HasExample() {
 			fmt.Fprintf(page, "\nExamples:\n\n```\n%s\n```\n", cmd.Example)
