@@ -14,13 +14,14 @@ import (
 	"maesh.dev/ichor/cmd/ichor-controller/app"
 )
 
-// memoryLimit is where the garbage collector begins to work harder, in bytes: with a thousand machines there are a hundred
-// megabytes of connections that stay, and without it as much garbage would be let lie beside them. GOMEMLIMIT sets another.
-const memoryLimit = 256 << 20
+// garbage is how much garbage may lie beside what is used before it is collected, in percent. With a thousand machines
+// there are a hundred megabytes of connections that stay; as much garbage again beside them would be too much. GOGC sets
+// another.
+const garbage = 50
 
 func main() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

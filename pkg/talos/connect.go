@@ -31,7 +31,7 @@ const (
 	window = 1 << 20
 	// buffer is the size of gRPC's own buffers of a connection, in bytes. There is one connection to each machine all the
 	// time, which TLS buffers anyway; gRPC's default would be 64 KiB more for each.
-	buffer = 4 << 10
+	buffer = 1 << 10
 	// maintenanceBudget is how much an unauthenticated peer may send over the life of a connection.
 	maintenanceBudget = 64 << 20
 	// configuredBudget is practically none: the peer proved that it belongs to the cluster.
