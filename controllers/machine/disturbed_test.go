@@ -4,6 +4,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,5 +158,37 @@ func TestKilledWhileControlPlanesAreConfiguredAnew(t *testing.T) {
 				assertQuiet(t, s, name)
 			}
 		})
+	}
+}
+
+// called are the machines that are to be looked at at once, sorted.
+func (s *stack) called() []string {
+	var called []string
+	for s.machine.queue.Len() > 0 {
+		name, _ := s.machine.queue.Get()
+		called = append(called, name)
+		s.machine.queue.Done(name)
+	}
+	slices.Sort(called)
+	return called
+}
+
+// As many machines that wait are called as there are places, not those that have one already.
+func TestAsManyAreCalledAsThereArePlaces(t *testing.T) {
+	t.Parallel()
+	s, names := joined(t, 11, 12, 13, 14, 15, 16)
+	s.changeCluster(func(c *v1alpha1.TalosCluster) { c.Spec.Apply.MaxParallel = 2 })
+	s.patch("tuning", `{"sysctls":{"vm.swappiness":"1"}}`)
+	for _, name := range names {
+		s.mustReconcile(name)
+	}
+	for _, name := range names[:2] {
+		was := s.get(name)
+		s.settle(name)
+		s.machine.enqueueChanged(was, s.get(name))
+	}
+	called := slices.DeleteFunc(s.called(), func(name string) bool { return slices.Contains(names[:2], name) }) // their own look
+	if want := names[2:4]; !slices.Equal(called, want) {
+		t.Errorf("called are %q, want %q", called, want)
 	}
 }

@@ -37,6 +37,9 @@ func (c *Controller) enqueueChanged(before, now any) {
 	if ok && alsoOK && c.gaveUpPlace(was, is) {
 		c.enqueueNext(is)
 	}
+	if ok && alsoOK && settled(is) && !settled(was) {
+		c.enqueueNextLive(is)
+	}
 	if !ok || !alsoOK || was.ResourceVersion == is.ResourceVersion || !onlyConditions(was, is) {
 		c.enqueueMachine(now)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
@@ -92,25 +93,43 @@ func settled(m *v1alpha1.TalosMachine) bool {
 	return isTrue(m, v1alpha1.ConditionReady) && isTrue(m, v1alpha1.ConditionConfigApplied)
 }
 
-// enqueueWaitingLive calls the machines that wait for the place that a machine gave up: a few, because whoever doesn't get
-// it waits on.
-func (c *Controller) enqueueWaitingLive(done *v1alpha1.TalosMachine) {
+// enqueueNextLive calls as many of the machines that wait to be configured anew as there are places, now that one gave its
+// place up. One whose turn it turns out not to be waits on.
+func (c *Controller) enqueueNextLive(done *v1alpha1.TalosMachine) {
+	cluster, err := c.clusters.Get(done.Spec.ClusterRef.Name)
+	if err != nil {
+		return // without its cluster no machine goes on
+	}
 	all, err := c.machines.List(labels.Everything())
 	if err != nil {
-		return // each is looked at by itself in a while
+		utilruntime.HandleError(fmt.Errorf("list machines: %w", err))
+		return
+	}
+	for _, name := range c.turns.nextLive(done, cluster, all, c.Clock.Now()) {
+		c.queue.Add(name)
+	}
+}
+
+// nextLive are the machines of the same role whose turn it is, sorted.
+func (t *turns) nextLive(done *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster, all []*v1alpha1.TalosMachine, now time.Time) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	places := 1
+	if done.Spec.Role == v1alpha1.RoleWorker {
+		places = maxParallel(cluster)
 	}
 	var waiting []string
 	for _, m := range peers(done, all) {
 		condition := find(m, v1alpha1.ConditionConfigApplied)
-		if condition != nil && condition.Reason == v1alpha1.ReasonWaitingForTurn && isTrue(m, v1alpha1.ConditionJoined) {
+		switch {
+		case t.live[m.UID] || isBeingConfigured(m) || recoversFrom(m, now):
+			places--
+		case condition != nil && condition.Reason == v1alpha1.ReasonWaitingForTurn && isTrue(m, v1alpha1.ConditionJoined):
 			waiting = append(waiting, m.Name)
 		}
 	}
 	slices.Sort(waiting)
-	const few = 3
-	for _, name := range waiting[:min(len(waiting), few)] {
-		c.queue.Add(name)
-	}
+	return waiting[:min(max(places, 0), len(waiting))]
 }
 
 // peers are the other approved machines of the same cluster and role that have a configuration.

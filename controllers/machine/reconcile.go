@@ -29,15 +29,11 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	if err := v.step(ctx); err != nil {
 		return 0, err
 	}
-	freed := settled(v.m) && !settled(v.was) // saving makes them the same
 	// What was found out is kept, also if the controller is being ended.
 	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	if err := v.save(saving); err != nil {
 		return 0, err
-	}
-	if freed {
-		c.enqueueWaitingLive(v.m)
 	}
 	if queues(v.m) && !waitingForTurn(v.m) {
 		c.enqueueNext(v.m) // something else keeps it, so it leaves its turn to the next one
