@@ -6,15 +6,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chapters=("$@")
-if ((${#chapters[@]} == 0)); then chapters=(scan fleet api); fi
+if ((${#chapters[@]} == 0)); then chapters=(scan fleet api config); fi
 
 missed=()
 for chapter in "${chapters[@]}"; do
   case $chapter in
     scan) build/setup.sh nmap nft unshare ;;
-    fleet | api) ;;
+    fleet | api | config) ;;
     *)
-      echo "bench.sh: $chapter is none of scan, fleet, api" >&2
+      echo "bench.sh: $chapter is none of scan, fleet, api, config" >&2
       exit 2
       ;;
   esac

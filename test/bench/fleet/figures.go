@@ -27,7 +27,10 @@ const (
 type figures struct {
 	discovery, approval, provisioning time.Duration
 	// overhead is each machine's time from its first configuration to the Node.
-	overhead                  []time.Duration
+	overhead []time.Duration
+	// configuration is the time that a changed patch takes to reach every worker.
+	configuration             time.Duration
+	configurationCPU          map[string]time.Duration
 	memory                    float64
 	writesBefore, writesAfter writes
 	cpu                       map[string]time.Duration
@@ -45,20 +48,27 @@ func (f *figures) rows(s settings) []report.Row {
 		report.Compare(fmt.Sprintf("all are Ready, %d at a time; peer: their own time", s.parallel), f.provisioning.Seconds(), own, "s", atMostTime),
 		report.Compare("one machine, configuration to Node, median", at(f.overhead, 0.5).Seconds(), alone, "s", 0),
 		report.Compare("one machine, configuration to Node, 99 of 100", at(f.overhead, 0.99).Seconds(), alone, "s", 0),
+		report.Compare(fmt.Sprintf("a changed patch is on all, %d at a time; peer: their own time", s.parallel), f.configuration.Seconds(), s.ownConfiguration().Seconds(), "s", atMostTime),
 		report.Compare("controller's memory at its peak; peer: the limit", f.memory, atMostMemory, "MiB", 1),
 		report.Compare("writes for each machine after its approval; peer: the limit", per(written.total()), atMostWrites, "1", 1),
 	}
 	for _, key := range written.byCount() {
 		rows = append(rows, report.Compare("  "+key, per(written[key]), 0, "1", 0))
 	}
+	rows = append(rows, cpuRows("CPU for each machine until it is Ready, all programs", f.cpu, s.machines)...)
+	return append(rows, cpuRows("CPU for each machine until it has the patch, all programs", f.configurationCPU, s.machines)...)
+}
+
+// cpuRows are what one machine costs, in all and by program.
+func cpuRows(name string, spent map[string]time.Duration, machines int) []report.Row {
 	total := time.Duration(0)
-	for _, spent := range f.cpu {
-		total += spent
+	for _, each := range spent {
+		total += each
 	}
-	milliseconds := func(d time.Duration) float64 { return float64(d.Milliseconds()) / float64(s.machines) }
-	rows = append(rows, report.Compare("CPU for each machine, all programs", milliseconds(total), 0, "ms", 0))
-	for _, name := range slices.Sorted(maps.Keys(f.cpu)) {
-		rows = append(rows, report.Compare("  "+name, milliseconds(f.cpu[name]), 0, "ms", 0))
+	milliseconds := func(d time.Duration) float64 { return float64(d.Milliseconds()) / float64(machines) }
+	rows := []report.Row{report.Compare(name, milliseconds(total), 0, "ms", 0)}
+	for _, program := range slices.Sorted(maps.Keys(spent)) {
+		rows = append(rows, report.Compare("  "+program, milliseconds(spent[program]), 0, "ms", 0))
 	}
 	return rows
 }

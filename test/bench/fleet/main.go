@@ -23,7 +23,7 @@ const chapter = "fleet"
 type settings struct {
 	results, binaries, state string
 	machines, parallel       int
-	install, reboot          time.Duration
+	install, reboot, take    time.Duration
 	profile                  bool
 }
 
@@ -36,6 +36,7 @@ func main() {
 	flag.IntVar(&s.parallel, "parallel", 125, "spec.apply.maxParallel: how many of them may be on their way at a time")
 	flag.DurationVar(&s.install, "install", 30*time.Second, "how long a machine installs")
 	flag.DurationVar(&s.reboot, "reboot", 30*time.Second, "how long a machine is away when it reboots")
+	flag.DurationVar(&s.take, "take", 5*time.Second, "how long a running machine takes to take up a changed configuration")
 	flag.BoolVar(&s.profile, "profile", false, "keep profiles of the controller beside the results")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,14 +47,18 @@ func main() {
 	}
 }
 
-// own is the time that the machines take by themselves, at the allowed parallelism.
-func (s settings) own() time.Duration {
-	waves := (s.machines + s.parallel - 1) / s.parallel
-	return time.Duration(waves) * (s.install + s.reboot)
+// own is the time that the machines take by themselves until they are Ready, at the allowed parallelism.
+func (s settings) own() time.Duration { return s.waves() * (s.install + s.reboot) }
+
+// ownConfiguration is the same for a changed configuration.
+func (s settings) ownConfiguration() time.Duration { return s.waves() * s.take }
+
+func (s settings) waves() time.Duration {
+	return time.Duration((s.machines + s.parallel - 1) / s.parallel)
 }
 
 // limit bounds the whole run: the stack's start and end, the search, and three times the machines' own time.
-func (s settings) limit() time.Duration { return 10*time.Minute + 3*s.own() }
+func (s settings) limit() time.Duration { return 10*time.Minute + 3*s.own() + 3*s.ownConfiguration() }
 
 func run(ctx context.Context, s settings) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit())

@@ -19,7 +19,7 @@ import (
 
 // moments are when things were first seen of one machine.
 type moments struct {
-	found, approved, begun, joined, ready time.Time
+	found, approved, begun, joined, ready, configured time.Time
 }
 
 // observer watches the machines at the given addresses, as anybody may who can read.
@@ -79,6 +79,8 @@ func (o *observer) see(object any) {
 	first(&seen.approved, m.Spec.ApprovalState == v1alpha1.ApprovalApproved)
 	first(&seen.begun, record != nil && record.IntendedAt != nil)
 	first(&seen.joined, meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionJoined))
+	first(&seen.configured, m.Status.Config != nil && len(m.Status.Config.Patches) > 0 &&
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionConfigApplied) && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady))
 	first(&seen.ready, meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady))
 }
 
@@ -137,3 +139,6 @@ func approved(m *moments) time.Time { return m.approved }
 func begun(m *moments) time.Time    { return m.begun }
 func joined(m *moments) time.Time   { return m.joined }
 func ready(m *moments) time.Time    { return m.ready }
+
+// configured is when a machine was Ready with the changed patch.
+func configured(m *moments) time.Time { return m.configured }
