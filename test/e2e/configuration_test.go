@@ -119,6 +119,7 @@ func patchedMachines(t *testing.T, s *suite) {
 	if now := s.console(t, worker).Applies; now != applies+1 {
 		t.Errorf("the worker got %d configurations since it was in sync, want 1: none of what needed a reboot", now-applies)
 	}
+	rememberedConfigurations(t, s, worker, "tuning")
 }
 
 // ready are the machines that are Ready.
