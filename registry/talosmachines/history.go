@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/klog/v2"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -211,7 +212,11 @@ func (r *HistoryREST) record(ctx context.Context, machine *ichor.TalosMachine, g
 		} else if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
-		return overview(machine, stored), internal(r.histories.trim(ctx, stored))
+		if err := r.histories.trim(ctx, stored); err != nil {
+			// It is recorded; the next one removes what is too much.
+			klog.FromContext(ctx).Error(err, "A machine has more revisions of its configuration than it should for now", "machine", machine.Name)
+		}
+		return overview(machine, stored), nil
 	}
 	return nil, apierrors.NewConflict(ichor.Resource("talosmachines"), machine.Name, errors.New("other configurations are being recorded; try again"))
 }
