@@ -53,8 +53,8 @@ type Result struct {
 	Left []string
 }
 
-// Message says for people what is waited for, or what was left; bounded, however much that is. It is empty if nothing is
-// and nothing was.
+// Message says for people what is waited for, or what was left; bounded, however much that is. It is empty if all is
+// done and nothing was.
 func (r Result) Message() string {
 	if len(r.Blockers) > 0 {
 		texts := make([]string, 0, len(r.Blockers))
@@ -62,6 +62,9 @@ func (r Result) Message() string {
 			texts = append(texts, b.String())
 		}
 		return "waits for " + some(texts)
+	}
+	if !r.Done {
+		return "looks at the Node once more: the pods are gone"
 	}
 	if len(r.Left) > 0 {
 		return "left on the Node: " + some(r.Left)
