@@ -166,6 +166,7 @@ func (v *visit) sendLive(ctx context.Context, found *sighting, wanted *rendering
 	v.told = true
 	switch {
 	case err == nil:
+		v.took = true
 		v.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, "the machine took its changed configuration without a reboot")
 		return false, nil
 	case talos.IsRefusal(err):

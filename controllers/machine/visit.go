@@ -21,6 +21,8 @@ import (
 const (
 	// pollFast is for a machine on its way, unless so many are that looksPerSecond takes longer.
 	pollFast = 2 * time.Second
+	// pollTook is for a running machine that took a changed configuration a moment ago.
+	pollTook = 250 * time.Millisecond
 	// pollWaiting is for a machine that waits for something that others do.
 	pollWaiting = 5 * time.Second
 	// pollSlow is for a machine that waits for a person, or doesn't answer.
@@ -48,6 +50,8 @@ type visit struct {
 	now     time.Time
 	// after is when to look again.
 	after time.Duration
+	// took is true if a running machine took a changed configuration: it holds a place until it is seen to be well with it.
+	took bool
 	// told is true once the machine was told something, whose outcome isn't written down yet.
 	told bool
 }
@@ -65,6 +69,9 @@ func (c *Controller) visit(cached *v1alpha1.TalosMachine) *visit {
 
 // paced is when to look again, with regard to how many others are on their way.
 func (v *visit) paced() time.Duration {
+	if v.took {
+		return pollTook
+	}
 	if v.after == 0 || !onItsWay(v.m, v.now) {
 		return v.after
 	}
