@@ -37,6 +37,7 @@ func rack(count int) []*v1alpha1.TalosMachine {
 			Disks: []v1alpha1.DiskInventory{{Device: "/dev/nvme0n1", Serial: serial}, {Device: "/dev/sda", Serial: "D" + serial}},
 			Links: []v1alpha1.LinkInventory{{Name: "enp1s0", PermanentMAC: mac}},
 		}
+		m.Status.Inventory.UnifiedKernelImage = i%7 != 6
 		if i%4 == 3 {
 			m.Spec.NodeLabels = map[string]string{"example.com/slot": fmt.Sprint(i / 4 % 2)}
 		}
@@ -56,7 +57,8 @@ func rack(count int) []*v1alpha1.TalosMachine {
 
 func foresee(t *testing.T, machines []*v1alpha1.TalosMachine, stored []*v1alpha1.TalosConfigPatch, change PatchChange) *Foresight {
 	t.Helper()
-	foresight, err := Foresee(t.Context(), testCluster(), machines, stored, change)
+	cluster := testCluster(func(c *v1alpha1.TalosCluster) { c.Spec.Hardening.KernelLockdown = v1alpha1.KernelLockdownIntegrity })
+	foresight, err := Foresee(t.Context(), cluster, machines, stored, change)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +186,7 @@ var pieces = []string{
 	`{documents: [{apiVersion: v1alpha1, kind: ResolverConfig, $patch: delete}]}`,
 	`{documents: [{apiVersion: v1alpha1, kind: TimeSyncConfig, ntp: {servers: [a.example.com]}}], cluster: {apiServer: {extraArgs: {event-ttl: 2h}}}}`,
 	`{machine: {time: {servers: [b.example.com]}}}`,
+	`{machine: {install: {extraKernelArgs: [quiet]}}}`,
 }
 
 // collect writes down what each machine gets.

@@ -138,11 +138,12 @@ type classKey struct {
 	Role               v1alpha1.MachineRole
 	Versions           v1alpha1.SettledVersions
 	MaintenanceVersion string
-	SecureBoot         bool
-	Before, After      []string
-	NodeLabels         map[string]string
-	Documents          []string
-	Contents           []string
+	// SecureBoot and UnifiedKernelImage are how the machine boots, which the base depends on.
+	SecureBoot, UnifiedKernelImage bool
+	Before, After                  []string
+	NodeLabels                     map[string]string
+	Documents                      []string
+	Contents                       []string
 	// Fault is of a machine that can't be rendered at all.
 	Fault string
 }
@@ -151,8 +152,10 @@ func (f *foreseeing) key(m *v1alpha1.TalosMachine, touched touched) string {
 	in := previewInputs(f.bundle, f.cluster, m)
 	key := classKey{
 		Role: m.Spec.Role, Versions: in.Facts.Versions, MaintenanceVersion: in.Facts.MaintenanceVersion,
-		SecureBoot: in.Facts.Inventory != nil && in.Facts.Inventory.SecureBoot,
-		Before:     names(PatchesFor(m, f.before)), After: names(PatchesFor(m, f.after)),
+		Before: names(PatchesFor(m, f.before)), After: names(PatchesFor(m, f.after)),
+	}
+	if inventory := in.Facts.Inventory; inventory != nil {
+		key.SecureBoot, key.UnifiedKernelImage = inventory.SecureBoot, inventory.UnifiedKernelImage
 	}
 	if touched.nodeLabels {
 		key.NodeLabels = m.Spec.NodeLabels
