@@ -81,6 +81,10 @@ func (v *visit) configure(ctx context.Context, found *sighting) error {
 		v.block(v1alpha1.ReasonConflict, why, pollWaiting)
 		return nil
 	}
+	if name := operationOn(v.cluster); name != "" && v.m.Spec.Role == v1alpha1.RoleControlPlane {
+		v.block(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name), pollWaiting)
+		return nil
+	}
 	ok, reason, message := v.turns.claim(v.m, v.cluster, all, v.now)
 	if !ok {
 		v.block(reason, message, pollWaiting)

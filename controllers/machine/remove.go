@@ -115,6 +115,9 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 		}
 		defer v.turns.releaseLeave(v.m.UID)
 		if name := operationOn(v.cluster); name != "" {
+			if leaving(v.m) { // it was about to be told, and wasn't
+				v.setReset(metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
+			}
 			v.removing(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name), pollWaiting)
 			return nil
 		}

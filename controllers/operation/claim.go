@@ -4,12 +4,16 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
+	"maesh.dev/ichor/controllers/operation/gates"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
@@ -53,8 +57,8 @@ func (r *run) claim(ctx context.Context) (heldBy string, err error) {
 }
 
 // isGone tells whether the operation that a claim is for has ended, or was deleted. The API itself is asked.
-func (r *run) isGone(ctx context.Context, holder *v1alpha1.ActiveOperation) (bool, error) {
-	operation, err := r.Client.IchorV1alpha1().TalosOperations().Get(ctx, holder.Name, metav1.GetOptions{})
+func (c *Controller) isGone(ctx context.Context, holder *v1alpha1.ActiveOperation) (bool, error) {
+	operation, err := c.Client.IchorV1alpha1().TalosOperations().Get(ctx, holder.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -71,15 +75,18 @@ func (r *run) first() (*v1alpha1.TalosOperation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list operations: %w", err)
 	}
-	return firstOf(all, r.op.Spec.ClusterRef.Name), nil
+	return firstOf(all, r.op.Spec.ClusterRef.Name, r.Clock.Now()), nil
 }
 
-// firstOf is the oldest operation of a cluster that wants to work.
-func firstOf(all []*v1alpha1.TalosOperation, cluster string) *v1alpha1.TalosOperation {
+// firstOf is the oldest operation of a cluster that wants to work now. One that waits for its window lets others pass.
+func firstOf(all []*v1alpha1.TalosOperation, cluster string, now time.Time) *v1alpha1.TalosOperation {
 	var first *v1alpha1.TalosOperation
 	for _, operation := range all {
 		if isOver(operation) || operation.Spec.ClusterRef.Name != cluster || operation.Spec.Mode == v1alpha1.OperationModePlan ||
-			operation.Spec.Suspend && operation.Status.StartedAt == nil || operation.DeletionTimestamp != nil {
+			operation.Spec.Suspend && operation.Status.Current == "" || operation.DeletionTimestamp != nil {
+			continue
+		}
+		if open, _, err := gates.Open(operation.Spec.Windows, now); operation.Status.Current == "" && (err != nil || !open) {
 			continue
 		}
 		if first == nil || older(operation, first) {
@@ -96,24 +103,42 @@ func older(a, b *v1alpha1.TalosOperation) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// release gives the cluster back, if the operation holds it.
-func (r *run) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// release takes back what is held for an operation that has ended or is gone: Nodes that it cordoned are uncordoned, then
+// the cluster is given back. The caches only tell where to look; a claim that they don't show yet brings another look.
+func (c *Controller) release(ctx context.Context, name string) error {
+	all, err := c.clusters.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list clusters: %w", err)
+	}
+	var errs []error
+	for _, cached := range all {
+		if holder := cached.Status.ActiveOperation; holder != nil && holder.Name == name {
+			errs = append(errs, c.releaseCluster(ctx, cached.Name, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Controller) releaseCluster(ctx context.Context, clusterName, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	clusters := r.Client.IchorV1alpha1().TalosClusters()
-	cached, err := r.clusters.Get(r.op.Spec.ClusterRef.Name)
-	if apierrors.IsNotFound(err) || err == nil && (cached.Status.ActiveOperation == nil || cached.Status.ActiveOperation.UID != r.op.UID) {
-		return nil // if the cache is late, whoever claims the cluster next finds that this one has ended
-	}
-	if err != nil {
-		return fmt.Errorf("read cluster %s: %w", r.op.Spec.ClusterRef.Name, err)
-	}
-	cluster, err := clusters.Get(ctx, cached.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read cluster %s: %w", cached.Name, err)
-	}
-	if holder := cluster.Status.ActiveOperation; holder == nil || holder.UID != r.op.UID {
+	clusters := c.Client.IchorV1alpha1().TalosClusters()
+	cluster, err := clusters.Get(ctx, clusterName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read cluster %s: %w", clusterName, err)
+	}
+	holder := cluster.Status.ActiveOperation
+	if holder == nil || holder.Name != name {
+		return nil
+	}
+	if gone, err := c.isGone(ctx, holder); err != nil || !gone {
+		return err
+	}
+	if err := c.uncordonAll(ctx, holder.UID); err != nil {
+		return err
 	}
 	cluster.Status.ActiveOperation = nil
 	if _, err := clusters.UpdateStatus(ctx, cluster, metav1.UpdateOptions{}); err != nil {
@@ -121,3 +146,22 @@ func (r *run) release(ctx context.Context) error {
 	}
 	return nil
 }
+
+// uncordonAll uncordons the Nodes that carry an operation's mark: of machines that are gone meanwhile, or that were cordoned
+// by a process that didn't live to say so.
+func (c *Controller) uncordonAll(ctx context.Context, operation types.UID) error {
+	nodes, err := c.Nodes.Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	var errs []error
+	for i := range nodes.Items {
+		if node := &nodes.Items[i]; node.Annotations[v1alpha1.CordonedByAnnotation] == string(operation) {
+			errs = append(errs, c.Drainer.Uncordon(ctx, node.Name, operation))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// releaseTimeout bounds the taking back of what an operation holds.
+const releaseTimeout = time.Minute

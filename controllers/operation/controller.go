@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,9 +36,12 @@ type Credentials interface {
 
 // Stager gives machines a configuration that takes effect at their next reboot.
 type Stager interface {
-	// StageConfiguration renders a machine's configuration and leaves it with the machine for its next boot. It may be
-	// called any number of times. Nothing is staged where nothing waits for a reboot.
-	StageConfiguration(ctx context.Context, machine string) (staged bool, err error)
+	// StageConfiguration renders a machine's configuration and leaves it with the machine for its next boot, if something
+	// waits for a reboot, or anyway. It may be called any number of times. The hash is that of what was left, empty if
+	// nothing was.
+	StageConfiguration(ctx context.Context, machine string, anyway bool) (hash string, err error)
+	// UnstageConfiguration has the machine's next boot be with the configuration that it runs.
+	UnstageConfiguration(ctx context.Context, machine string) error
 }
 
 // Drainer moves pods away from Nodes. All of it may be repeated.
@@ -81,6 +85,11 @@ type Controller struct {
 	clusters   listers.TalosClusterLister
 	queue      workqueue.TypedRateLimitingInterface[string]
 	synced     []cache.InformerSynced
+	// started is when this process began to work: the time that nobody worked counts against no step.
+	started time.Time
+	// written is when the status of each operation that isn't over was written last.
+	mu      sync.Mutex
+	written map[types.UID]time.Time
 }
 
 // New makes a controller and registers it with its informers.
@@ -90,15 +99,17 @@ func New(config Config) (*Controller, error) {
 	}
 	registerMetrics()
 	c := &Controller{
-		Config: config, operations: config.Operations.Lister(), machines: config.Machines.Lister(), clusters: config.Clusters.Lister(),
+		Config: config, written: map[types.UID]time.Time{}, operations: config.Operations.Lister(), machines: config.Machines.Lister(), clusters: config.Clusters.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "operation", Clock: config.Clock},
 		),
 	}
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		config.Operations.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.enqueue, UpdateFunc: func(_, is any) { c.enqueue(is) }, DeleteFunc: func(any) { c.enqueueOpen() }},
+		config.Operations.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.enqueue, UpdateFunc: c.operationChanged, DeleteFunc: c.operationGone},
 		config.Machines.Informer():   cache.ResourceEventHandlerFuncs{UpdateFunc: c.machineChanged},
+		// A claim brings a look at the operation that it is for, which may have ended, or be gone.
+		config.Clusters.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.enqueueHolder, UpdateFunc: func(_, is any) { c.enqueueHolder(is) }},
 	} {
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
@@ -106,7 +117,6 @@ func New(config Config) (*Controller, error) {
 		}
 		c.synced = append(c.synced, registration.HasSynced)
 	}
-	c.synced = append(c.synced, config.Clusters.Informer().HasSynced)
 	return c, nil
 }
 
@@ -119,6 +129,31 @@ func (c *Controller) enqueue(obj any) {
 	c.queue.Add(operation.Name)
 	if isOver(operation) {
 		c.enqueueOpen()
+	}
+}
+
+// operationChanged leaves out what the controller itself writes while it works.
+func (c *Controller) operationChanged(was, is any) {
+	before, ok := was.(*v1alpha1.TalosOperation)
+	now, alsoOK := is.(*v1alpha1.TalosOperation)
+	if !ok || !alsoOK || before.Generation != now.Generation || before.UID != now.UID || isOver(before) != isOver(now) ||
+		!before.DeletionTimestamp.Equal(now.DeletionTimestamp) || !equality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		c.enqueue(is)
+	}
+}
+
+// operationGone takes back what is held for an operation that was deleted, and lets the others have its place.
+func (c *Controller) operationGone(object any) {
+	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		c.queue.Add(name)
+	}
+	c.enqueueOpen()
+}
+
+// enqueueHolder calls the operation that holds a cluster.
+func (c *Controller) enqueueHolder(object any) {
+	if cluster, ok := object.(*v1alpha1.TalosCluster); ok && cluster.Status.ActiveOperation != nil {
+		c.queue.Add(cluster.Status.ActiveOperation.Name)
 	}
 }
 
@@ -159,6 +194,7 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return fmt.Errorf("fill the caches of the controller of operations: %w", context.Cause(ctx))
 	}
+	c.started = c.Clock.Now()
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {

@@ -5,6 +5,8 @@ package operation
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,31 +18,49 @@ import (
 	"maesh.dev/ichor/pkg/talos"
 )
 
-// passGates waits until the machine may go down: Ichor's own gates, then a person's.
+// passGates waits until the machine may go down, by Ichor's own gates.
 func (v *visit) passGates(ctx context.Context) (outcome, error) {
-	if v.m.Spec.Locked {
-		return waiting("spec.locked is true; set it to false, or cancel the operation")
+	if v.op.Spec.ConfigRollout != nil && !waitsForReboot(v.m) {
+		return outcome{needless: true, message: "nothing waits for a reboot any more"}, nil
 	}
-	why, err := v.ownGates(ctx)
-	if err != nil {
-		return outcome{}, err
+	if why, err := v.ownGates(ctx); err != nil || why != "" {
+		return outcome{message: why}, err
 	}
-	if why != "" {
-		return waiting("%s", why)
-	}
+	return v.opened()
+}
+
+// askGates waits for the gates that a person gave the operation. All are asked each time, so that the time of each counts
+// from the beginning of the step.
+func (v *visit) askGates(ctx context.Context) (outcome, error) {
 	occasion := gates.Occasion{Operation: v.op.Name, UID: v.op.UID, Machine: v.m.Name, Attempt: v.op.Status.HandledResumeRequests}
+	var closed, late []string
 	for _, gate := range v.op.Spec.Gates {
 		found, err := v.Gates.Check(ctx, gate, occasion)
 		switch {
 		case err != nil:
-			return waiting("%s", err)
+			closed = append(closed, err.Error())
 		case found.State == gates.Refused:
 			return failed("%s", found.Message)
-		case found.State == gates.Waiting && v.now.Sub(v.record.At.Time) > gateTimeout(&gate):
-			return failed("not open after %s: %s", gateTimeout(&gate), found.Message)
+		case found.State == gates.Waiting && v.lasted(v.record) > gateTimeout(&gate):
+			late = append(late, fmt.Sprintf("not open after %s: %s", gateTimeout(&gate), found.Message))
 		case found.State == gates.Waiting:
-			return waiting("%s", found.Message)
+			closed = append(closed, found.Message)
 		}
+	}
+	switch {
+	case len(late) > 0:
+		return failed("%s", strings.Join(late, "; "))
+	case len(closed) > 0:
+		return waiting("%s", strings.Join(closed, "; "))
+	default:
+		return v.opened()
+	}
+}
+
+// opened is the outcome of gates that are open: they may have taken longer than a window was.
+func (v *visit) opened() (outcome, error) {
+	if !v.inWindow() {
+		return outcome{early: true, message: v.op.Status.Message}, nil
 	}
 	return done("the gates are open")
 }
@@ -55,6 +75,9 @@ func gateTimeout(gate *v1alpha1.OperationGate) time.Duration {
 // ownGates says why the machine may not go down now. The machines are listed from the API itself: what their controller
 // wrote before it tells one to leave is seen, and it sees the operation's claim.
 func (v *visit) ownGates(ctx context.Context) (string, error) {
+	if v.m.Spec.Locked {
+		return "spec.locked is true; set it to false, or cancel the operation", nil
+	}
 	listing, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	listed, err := v.Client.IchorV1alpha1().TalosMachines().List(listing, metav1.ListOptions{})
@@ -92,7 +115,7 @@ func disturbed(m *v1alpha1.TalosMachine, peers []*v1alpha1.TalosMachine) string 
 			return fmt.Sprintf("control plane %s is being removed", other.Name)
 		case applied != nil && applied.Status == metav1.ConditionFalse && applied.Reason == v1alpha1.ReasonApplying:
 			return fmt.Sprintf("control plane %s is being configured", other.Name)
-		case !isReady(other) && isConfigured(other):
+		case !isReady(other) && isConfigured(other) && other.DeletionTimestamp == nil:
 			return fmt.Sprintf("control plane %s is not Ready: %s", other.Name, notReady(other))
 		}
 	}
@@ -108,17 +131,6 @@ func notReady(m *v1alpha1.TalosMachine) string {
 		return condition.Message
 	}
 	return "it was not looked at yet"
-}
-
-// voters are the members of etcd that vote, as far as is known.
-func (v *visit) voters() int {
-	voters := 0
-	for _, member := range v.cluster.Status.EtcdMembers {
-		if !member.Learner {
-			voters++
-		}
-	}
-	return voters
 }
 
 // answer is what a control plane says of etcd.
@@ -182,6 +194,9 @@ func judgeEtcd(own answer, others []answer) string {
 		if each.err == nil && each.status.KnowsLeader() && len(each.status.Errors) == 0 && !each.status.Learner {
 			well[each.status.MemberID] = true
 		}
+	}
+	if !slices.ContainsFunc(own.members, func(member talos.EtcdMember) bool { return member.ID == own.status.MemberID }) {
+		return fmt.Sprintf("etcd lists no member %x, which is the machine's own", own.status.MemberID)
 	}
 	voters, healthy := 0, 0
 	for _, member := range own.members {

@@ -26,6 +26,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
+	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/talos"
 	"maesh.dev/ichor/pkg/talos/talostest"
 )
@@ -42,6 +43,8 @@ type rig struct {
 	node    map[string]*talostest.Machine
 	drainer *drainer
 	gates   map[string]gates.Result
+	// rendered is what every machine should have.
+	rendered string
 	// life is nil while the controller lives; killAt counts down to its death.
 	mu     sync.Mutex
 	dead   bool
@@ -111,16 +114,25 @@ func (r *rig) Fresh(ctx context.Context, _ *v1alpha1.TalosCluster, _ time.Time, 
 }
 
 // StageConfiguration implements Stager.
-func (r *rig) StageConfiguration(ctx context.Context, name string) (bool, error) {
+func (r *rig) StageConfiguration(ctx context.Context, name string, anyway bool) (string, error) {
 	if err := r.alive(); err != nil {
-		return false, err
+		return "", err
 	}
 	m, err := r.api.IchorV1alpha1().TalosMachines().Get(ctx, name, metav1.GetOptions{})
-	if err != nil || m.Status.Config == nil || !m.Status.Config.PendingReboot {
-		return false, err
+	if err != nil || !anyway && !waitsForReboot(m) {
+		return "", err
 	}
-	r.node[name].Do(func(s *talostest.State) { s.Staged = []byte("new") })
-	return true, nil
+	r.node[name].Do(func(s *talostest.State) { s.Staged = []byte(r.rendered) })
+	return machineconfig.Hash([]byte(r.rendered)), nil
+}
+
+// UnstageConfiguration implements Stager.
+func (r *rig) UnstageConfiguration(_ context.Context, name string) error {
+	if err := r.alive(); err != nil {
+		return err
+	}
+	r.node[name].Do(func(s *talostest.State) { s.Staged = nil })
+	return nil
 }
 
 // CredentialsFor implements Credentials.
@@ -148,7 +160,7 @@ func (r *rig) alive() error {
 func newRig(t *testing.T, controlPlanes, workers int) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, world: talostest.NewWorld(), clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		t: t, rendered: "new", world: talostest.NewWorld(), clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		node: map[string]*talostest.Machine{}, gates: map[string]gates.Result{}, down: map[string]bool{}, slow: map[string]bool{},
 	}
 	r.drainer = &drainer{owner: map[string]types.UID{}, blockers: map[string][]drain.Blocker{}, check: r.alive}
@@ -405,6 +417,9 @@ func (r *rig) reboots() map[string]int {
 // asItWas fails unless nothing is left of an operation: no claim, and no cordon but a person's.
 func (r *rig) asItWas() {
 	r.t.Helper()
+	if err := r.look(context.Background()); err != nil { // the caches show the claim by now
+		r.t.Fatal(err)
+	}
 	cluster, err := r.api.IchorV1alpha1().TalosClusters().Get(context.Background(), "prod", metav1.GetOptions{})
 	if err != nil || cluster.Status.ActiveOperation != nil {
 		r.t.Errorf("the cluster is held by %v, %v", cluster.Status.ActiveOperation, err)

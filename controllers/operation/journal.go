@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
@@ -36,6 +37,9 @@ func (r *run) save(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(r.was.Status, r.op.Status) {
 		return nil
 	}
+	if sameButWords(&r.was.Status, &r.op.Status) && r.wroteLately(r.op.UID) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	written, err := r.Client.IchorV1alpha1().TalosOperations().UpdateStatus(ctx, r.op, metav1.UpdateOptions{})
@@ -47,11 +51,48 @@ func (r *run) save(ctx context.Context) error {
 		phasesReached.WithLabelValues(kind.name, string(written.Status.Phase)).Inc()
 	}
 	r.was, r.op = written, written.DeepCopy()
+	r.noteWritten(written)
 	for _, each := range r.events {
 		r.Recorder.Event(written, each.kind, each.reason, each.message)
 	}
 	r.events = nil
 	return nil
+}
+
+// wordsEvery is how often new words alone are written.
+const wordsEvery = 5 * time.Second
+
+// sameButWords tells whether two statuses differ in nothing but what they tell people.
+func sameButWords(a, b *v1alpha1.TalosOperationStatus) bool {
+	mute := func(status *v1alpha1.TalosOperationStatus) *v1alpha1.TalosOperationStatus {
+		status = status.DeepCopy()
+		status.Message = ""
+		for i := range status.Conditions {
+			status.Conditions[i].Message = ""
+		}
+		for i := range status.Machines {
+			status.Machines[i].Message = ""
+		}
+		return status
+	}
+	return equality.Semantic.DeepEqual(mute(a), mute(b))
+}
+
+func (c *Controller) wroteLately(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, known := c.written[uid]
+	return known && c.Clock.Since(at) < wordsEvery
+}
+
+func (c *Controller) noteWritten(operation *v1alpha1.TalosOperation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if isOver(operation) {
+		delete(c.written, operation.UID)
+		return
+	}
+	c.written[operation.UID] = c.Clock.Now()
 }
 
 // tell announces an event; it is sent once the status that it goes with is written, so once per transition.
@@ -71,11 +112,25 @@ func (r *run) enter(phase v1alpha1.OperationPhase, format string, arguments ...a
 	}
 	status.Phase, status.Message = phase, message
 	r.condition(v1alpha1.ConditionProgressing, phase == v1alpha1.OperationRunning || phase == v1alpha1.OperationWaiting, string(phase), message)
+	r.condition(conditionSuspended, r.op.Spec.Suspend && !over(phase), reasonOf(r.op.Spec.Suspend), "spec.suspend")
 	if over(phase) {
 		status.FinishedAt, status.Current = &r.now, ""
 		r.condition(v1alpha1.ConditionComplete, phase == v1alpha1.OperationSucceeded, string(phase), message)
 		r.condition(v1alpha1.ConditionFailed, phase == v1alpha1.OperationFailed, string(phase), message)
 	}
+}
+
+// The conditions that only operations have.
+const (
+	conditionPlanned   = "Planned"
+	conditionSuspended = "Suspended"
+)
+
+func reasonOf(suspended bool) string {
+	if suspended {
+		return v1alpha1.ReasonSuspended
+	}
+	return "NotSuspended"
 }
 
 func (r *run) condition(kind string, is bool, reason, message string) {

@@ -11,6 +11,7 @@ import (
 // The steps, as they are called in plans and in status.
 const (
 	stepGates    = "Gates"
+	stepOwnGates = "OperationGates"
 	stepSnapshot = "Snapshot"
 	stepCordon   = "Cordon"
 	stepDrain    = "Drain"
@@ -62,10 +63,23 @@ func waitsForReboot(m *v1alpha1.TalosMachine) bool {
 	return m.Status.Config != nil && m.Status.Config.PendingReboot
 }
 
-// steps are what is done on a machine, in order.
-func (k kind) steps(m *v1alpha1.TalosMachine) []string {
-	if m.Spec.Role == v1alpha1.RoleControlPlane {
-		return slices.Concat([]string{stepGates, stepSnapshot, stepCordon, stepDrain}, k.before, []string{stepHandOver, stepReboot, stepVerify, stepUncordon})
+// steps are what is done on a machine, in order. gated says that the operation has gates of its own.
+func (k kind) steps(m *v1alpha1.TalosMachine, gated bool) []string {
+	steps := []string{stepGates}
+	if gated {
+		steps = append(steps, stepOwnGates)
 	}
-	return slices.Concat([]string{stepGates, stepCordon, stepDrain}, k.before, []string{stepReboot, stepVerify, stepUncordon})
+	if m.Spec.Role == v1alpha1.RoleControlPlane {
+		steps = append(steps, stepSnapshot)
+	}
+	steps = slices.Concat(steps, []string{stepCordon, stepDrain}, k.before)
+	if m.Spec.Role == v1alpha1.RoleControlPlane {
+		steps = append(steps, stepHandOver)
+	}
+	return append(steps, stepReboot, stepVerify, stepUncordon)
+}
+
+// harmless are the steps before which, and in which, nothing is put aside.
+func harmless(step string) bool {
+	return slices.Contains([]string{"", stepGates, stepOwnGates, stepSnapshot}, step)
 }

@@ -18,6 +18,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/identity"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/kube"
+	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/talos"
 )
 
@@ -86,26 +87,65 @@ type forfeiter interface {
 	EtcdForfeitLeadership(ctx context.Context) error
 }
 
+// unstagePatience is how long a machine may not answer whose staged configuration is to be taken back.
+const unstagePatience = time.Minute
+
 // rebootPatience is how long a machine that was told to reboot may go on running before it is told again.
 const rebootPatience = 2 * time.Minute
 
-// reboot tells the machine to reboot, unless its boot id shows that it did. It is told on the connection on which the boot
-// id was read, which ends with the boot, so a machine is not told twice for one reboot.
+// reboot tells the machine to reboot, unless its boot id shows that it did. Before it is told, each time, everything is asked
+// once more that the drain may have left behind: gates, the snapshot, what is to be staged. A cancelled operation tells
+// nothing any more.
 func (v *visit) reboot(ctx context.Context) (outcome, error) {
-	told := v.record.State == v1alpha1.StepActed
-	if !told {
-		// A drain may have taken long; what the gates saw may be past.
-		if why, err := v.ownGates(ctx); err != nil || why != "" {
-			return outcome{message: why}, err
+	came, err := v.rebooted(ctx)
+	if err != nil || came.done || came.message != "" {
+		return came, err
+	}
+	if v.record.State == v1alpha1.StepActed && v.now.Sub(v.record.At.Time) < rebootPatience {
+		return waiting("was told to reboot, and still runs")
+	}
+	if v.cancelled() {
+		if v.lasted(v.record) < rebootPatience {
+			return waiting("the operation is cancelled; whether the machine was told to reboot before isn't known yet")
+		}
+		return outcome{needless: true, message: "the operation was cancelled before the machine rebooted"}, nil
+	}
+	if why, err := v.ownGates(ctx); err != nil || why != "" {
+		return outcome{message: why}, err
+	}
+	if v.m.Spec.Role == v1alpha1.RoleControlPlane {
+		if came, err := v.snapshot(ctx); err != nil || !came.done {
+			return came, err
 		}
 	}
+	if v.op.Spec.ConfigRollout != nil {
+		hash, err := v.Stager.StageConfiguration(ctx, v.m.Name, true)
+		if err != nil {
+			return waiting("%s", err)
+		}
+		if hash != v.record.ConfigHash {
+			v.record.ConfigHash = hash // is written down before the machine is told
+			return outcome{message: "its configuration was staged anew", again: pollStep}, nil
+		}
+	}
+	return v.tellReboot(ctx)
+}
+
+// rebooted tells whether the machine is in another boot than the one that was written down, or what keeps it from being
+// told; neither if it runs in that boot still.
+func (v *visit) rebooted(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	node, err := v.reach(ctx, v.m)
 	if err != nil {
 		return waiting("doesn't answer: %s", err)
 	}
-	defer node.Close() //nolint:errcheck // what it was told was answered
+	defer node.Close() //nolint:errcheck // it was read from only
+	return v.sameBoot(ctx, node)
+}
+
+// sameBoot is rebooted, on a connection.
+func (v *visit) sameBoot(ctx context.Context, node talos.ConfiguredNode) (outcome, error) {
 	id, err := node.BootID(ctx)
 	if err != nil {
 		return waiting("its boot id can't be read: %s", err)
@@ -117,8 +157,24 @@ func (v *visit) reboot(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return waiting("its stage can't be read: %s", err)
 	}
-	if stage.Stage != v1alpha1.StageRunning && stage.Stage != v1alpha1.StageBooting || told && v.now.Sub(v.record.At.Time) < rebootPatience {
+	if stage.Stage != v1alpha1.StageRunning && stage.Stage != v1alpha1.StageBooting {
 		return waiting("is %s", stage.Stage)
+	}
+	return outcome{}, nil
+}
+
+// tellReboot tells the machine on the connection on which its boot id was read, which ends with the boot: a machine is not
+// told twice for one reboot.
+func (v *visit) tellReboot(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	node, err := v.reach(ctx, v.m)
+	if err != nil {
+		return waiting("doesn't answer: %s", err)
+	}
+	defer node.Close() //nolint:errcheck // what it was told was answered
+	if came, err := v.sameBoot(ctx, node); err != nil || came.done || came.message != "" {
+		return came, err
 	}
 	target, ok := node.(rebooter)
 	if !ok {
@@ -133,22 +189,20 @@ func (v *visit) reboot(ctx context.Context) (outcome, error) {
 
 // stage leaves the machine its configuration for the next boot.
 func (v *visit) stage(ctx context.Context) (outcome, error) {
-	staged, err := v.Stager.StageConfiguration(ctx, v.m.Name)
+	hash, err := v.Stager.StageConfiguration(ctx, v.m.Name, v.record.ConfigHash != "")
 	switch {
 	case err != nil:
 		return waiting("%s", err)
-	case !staged:
+	case hash == "":
 		return outcome{needless: true, message: "nothing waits for a reboot any more"}, nil
 	default:
+		v.record.ConfigHash = hash
 		return done("its configuration is staged")
 	}
 }
 
 // handOver moves the lead of etcd to another member, so that its loss isn't noticed by an election.
 func (v *visit) handOver(ctx context.Context) (outcome, error) {
-	if v.voters() == 1 {
-		return done("etcd has no other member")
-	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	node, err := v.reach(ctx, v.m)
@@ -162,6 +216,13 @@ func (v *visit) handOver(ctx context.Context) (outcome, error) {
 	}
 	if status.Leader != status.MemberID {
 		return done("doesn't lead etcd")
+	}
+	members, err := node.EtcdMembers(ctx)
+	if err != nil {
+		return waiting("its etcd doesn't answer: %s", err)
+	}
+	if len(members) == 1 {
+		return done("etcd has no other member")
 	}
 	target, ok := node.(forfeiter)
 	if !ok {
@@ -198,15 +259,24 @@ func (v *visit) verify(ctx context.Context) (outcome, error) {
 	}
 	if v.m.Spec.Role == v1alpha1.RoleControlPlane {
 		status, err := node.EtcdStatus(ctx)
-		if err != nil || !status.KnowsLeader() || status.Learner {
+		if err != nil {
+			return waiting("its etcd doesn't answer yet: %s", err)
+		}
+		if !status.KnowsLeader() || status.Learner {
 			return waiting("its etcd member doesn't vote yet")
 		}
 	}
 	if came, err := v.nodeBack(ctx, id); err != nil || !came.done {
 		return came, err
 	}
-	if v.op.Spec.ConfigRollout != nil && waitsForReboot(v.m) {
-		return waiting("its configuration is yet to be compared")
+	if v.record.ConfigHash != "" {
+		running, err := node.RunningConfiguration(ctx)
+		if err != nil {
+			return waiting("its configuration can't be read: %s", err)
+		}
+		if machineconfig.Hash(running) != v.record.ConfigHash {
+			return waiting("it booted, and runs another configuration than the one that was left with it")
+		}
 	}
 	return done("runs, and its Node is ready")
 }
@@ -285,7 +355,20 @@ func (v *visit) drain(ctx context.Context) (outcome, error) {
 	}
 }
 
+// uncordon puts back what was put aside; of a machine that didn't reboot also what was left with it for its next boot.
 func (v *visit) uncordon(ctx context.Context) (outcome, error) {
+	if v.record.ConfigHash != "" && v.cancelled() {
+		id, err := v.bootID(ctx)
+		if err == nil && id == v.record.BootID {
+			err = v.Stager.UnstageConfiguration(ctx, v.m.Name)
+		}
+		switch {
+		case err != nil && v.lasted(v.record) < unstagePatience:
+			return waiting("the configuration for its next boot can't be taken back: %s", err)
+		case err != nil:
+			v.tell(corev1.EventTypeWarning, "ConfigurationStaged", "%s: the configuration for its next boot can't be taken back, and takes effect then: %s", v.m.Name, err)
+		}
+	}
 	node, err := v.node(ctx)
 	if err != nil {
 		return outcome{}, err

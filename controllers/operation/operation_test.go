@@ -263,6 +263,9 @@ func TestACancelledOperationPutsBackWhatItPutAside(t *testing.T) {
 				spec.Gates = []v1alpha1.OperationGate{{Name: "wait"}}
 			})
 			stop := at
+			if at == stepGates {
+				stop = stepOwnGates
+			}
 			if at == stepCordon {
 				stop = stepDrain
 			}
@@ -364,6 +367,9 @@ func TestWhatIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		}, v1alpha1.OperationFailed, "spec.locked is true for cp-1"},
 		"another cluster":             {func(_ *rig, s *v1alpha1.TalosOperationSpec) { s.ClusterRef.Name = "edge" }, v1alpha1.OperationFailed, "no TalosCluster edge"},
 		"a type that isn't there yet": {func(_ *rig, s *v1alpha1.TalosOperationSpec) { s.Reboot, s.RotateCA = nil, &v1alpha1.RotateCA{} }, v1alpha1.OperationFailed, "rotateCA"},
+		"labels that nobody has": {func(_ *rig, s *v1alpha1.TalosOperationSpec) {
+			s.Machines = &v1alpha1.OperationMachines{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "none"}}}
+		}, v1alpha1.OperationFailed, "no approved machine of cluster prod fits"},
 		"nothing that waits": {func(_ *rig, s *v1alpha1.TalosOperationSpec) {
 			s.Reboot, s.ConfigRollout = nil, &v1alpha1.ConfigRollout{}
 		}, v1alpha1.OperationSucceeded, "no machine has need of it"},

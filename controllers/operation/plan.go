@@ -48,7 +48,7 @@ func makePlan(operation *v1alpha1.TalosOperation, cluster *v1alpha1.TalosCluster
 	inOrder(chosen)
 	plan.Checks = append(plan.Checks, readyCheck(chosen), etcdCheck(cluster))
 	for _, m := range chosen {
-		plan.Machines = append(plan.Machines, v1alpha1.PlannedMachine{Name: m.Name, Steps: kind.steps(m)})
+		plan.Machines = append(plan.Machines, v1alpha1.PlannedMachine{Name: m.Name, Steps: kind.steps(m, len(operation.Spec.Gates) > 0)})
 	}
 	plan.Risks = append(plan.Risks, risks(cluster, chosen, all)...)
 	return plan
@@ -87,6 +87,9 @@ func choose(wanted *v1alpha1.OperationMachines, cluster *v1alpha1.TalosCluster, 
 		}
 		check.Result = v1alpha1.CheckFailed
 		check.Message = fmt.Sprintf("no approved machines of cluster %s that fit: %s; take them out of spec.machines, or approve them first", cluster.Name, list(names))
+	}
+	if wanted != nil && len(chosen) == 0 && check.Result == v1alpha1.CheckPassed {
+		check.Result, check.Message = v1alpha1.CheckFailed, fmt.Sprintf("no approved machine of cluster %s fits spec.machines", cluster.Name)
 	}
 	return chosen, check
 }

@@ -28,16 +28,17 @@ const (
 	maxMoves = 16
 )
 
-// Reconcile moves one operation on, as far as it goes without waiting, and says when to look again.
+// Reconcile moves one operation on, as far as it goes without waiting, and says when to look again. It is read from the API
+// itself: what is done to machines is never decided on an old copy.
 func (c *Controller) Reconcile(ctx context.Context, name string) (time.Duration, error) {
-	cached, err := c.operations.Get(name)
+	read, err := c.read(ctx, name)
 	if apierrors.IsNotFound(err) {
-		return 0, nil
+		return 0, c.release(ctx, name)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read operation %s: %w", name, err)
+		return 0, err
 	}
-	r := &run{Controller: c, was: cached, op: cached.DeepCopy()}
+	r := &run{Controller: c, was: read, op: read.DeepCopy()}
 	for range maxMoves {
 		r.now, r.after = metav1.NewTime(c.Clock.Now().Truncate(time.Second)), 0
 		before := r.was
@@ -48,13 +49,23 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (time.Duration,
 			return 0, err
 		}
 		if isOver(r.op) {
-			return 0, errors.Join(r.release(ctx), r.prune(ctx))
+			return 0, errors.Join(c.release(ctx, name), r.prune(ctx))
 		}
 		if r.after > 0 || r.was == before {
 			return max(r.after, pollStep), nil
 		}
 	}
 	return pollStep, nil
+}
+
+func (c *Controller) read(ctx context.Context, name string) (*v1alpha1.TalosOperation, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	operation, err := c.Client.IchorV1alpha1().TalosOperations().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read operation %s: %w", name, err)
+	}
+	return operation, nil
 }
 
 // move takes the next decision. It either changes the status, or sets after.
@@ -64,7 +75,7 @@ func (r *run) move(ctx context.Context) error {
 	}
 	cluster, err := r.clusters.Get(r.op.Spec.ClusterRef.Name)
 	if apierrors.IsNotFound(err) {
-		r.enter(v1alpha1.OperationFailed, "there is no TalosCluster %s; nothing was done", r.op.Spec.ClusterRef.Name)
+		r.enter(v1alpha1.OperationFailed, "there is no TalosCluster %s", r.op.Spec.ClusterRef.Name)
 		return nil
 	}
 	if err != nil {
@@ -83,7 +94,9 @@ func (r *run) move(ctx context.Context) error {
 	case r.suspended():
 		r.enter(v1alpha1.OperationPaused, "suspended: set spec.suspend to false to go on")
 		r.after = pollQueued
-		return nil
+		return r.stepBack(ctx)
+	case r.op.Status.Current == "" && !r.inWindow():
+		return r.stepBack(ctx)
 	}
 	heldBy, err := r.claim(ctx)
 	if err != nil {
@@ -113,6 +126,7 @@ func (r *run) plan() error {
 	default:
 		r.enter(v1alpha1.OperationPending, "planned: %d machines", len(plan.Machines))
 	}
+	r.condition(conditionPlanned, failedChecks(plan) == "", string(r.op.Status.Phase), r.op.Status.Message)
 	return nil
 }
 
@@ -124,9 +138,6 @@ func (r *run) suspended() bool { return r.op.Spec.Suspend && r.op.Status.Current
 // work moves the machine that is worked on, or begins the next one.
 func (r *run) work(ctx context.Context) error {
 	status := &r.op.Status
-	if status.StartedAt == nil {
-		status.StartedAt = &r.now
-	}
 	if r.resumed() {
 		return nil
 	}
@@ -141,20 +152,49 @@ func (r *run) work(ctx context.Context) error {
 	return r.step(ctx, r.machine(status.Current))
 }
 
-// begin begins a machine, in a window if there are any.
-func (r *run) begin(name string) error {
+// inWindow tells whether a machine may be begun by the clock, and says so if not.
+func (r *run) inWindow() bool {
 	open, opens, err := gates.Open(r.op.Spec.Windows, r.Clock.Now())
 	if err != nil {
 		r.enter(v1alpha1.OperationPaused, "spec.windows: %s; cancel the operation and make another", err)
 		r.after = pollQueued
-		return nil
+		return false
 	}
 	if !open {
 		r.enter(v1alpha1.OperationWaiting, "waits for its window, which opens at %s", opens.UTC().Format(time.RFC3339))
 		r.after = min(max(opens.Sub(r.Clock.Now()), time.Second), pollQueued)
+	}
+	return open
+}
+
+// stepBack gives the cluster back while no machine is worked on and none may be begun, so that others can pass.
+func (r *run) stepBack(ctx context.Context) error {
+	if holder := r.cluster.Status.ActiveOperation; holder == nil || holder.UID != r.op.UID {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	clusters := r.Client.IchorV1alpha1().TalosClusters()
+	cluster, err := clusters.Get(ctx, r.cluster.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read cluster %s: %w", r.cluster.Name, err)
+	}
+	if holder := cluster.Status.ActiveOperation; holder == nil || holder.UID != r.op.UID {
+		return nil
+	}
+	cluster.Status.ActiveOperation = nil
+	if _, err := clusters.UpdateStatus(ctx, cluster, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("give cluster %s back: %w", cluster.Name, err)
+	}
+	return nil
+}
+
+// begin begins a machine.
+func (r *run) begin(name string) error {
 	r.op.Status.Current = name
+	if r.op.Status.StartedAt == nil {
+		r.op.Status.StartedAt = &r.now
+	}
 	m := r.machine(name)
 	m.StartedAt = &r.now
 	r.enter(v1alpha1.OperationRunning, "%s: begins", name)

@@ -44,8 +44,11 @@ func (s EncryptedSnapshots) Fresh(ctx context.Context, cluster *v1alpha1.TalosCl
 	if err != nil {
 		return "", err
 	}
-	return s.Keeper.Fresh(ctx, cluster.Name, passphrase, now, take)
+	return s.Keeper.Fresh(ctx, cluster.Name+"-"+string(cluster.UID[:min(len(cluster.UID), 8)]), passphrase, now, take)
 }
+
+// snapshotAgain is how long after a snapshot that failed another one is taken.
+const snapshotAgain = 30 * time.Second
 
 // snapshotTimeout bounds the taking of a snapshot, which may have gigabytes.
 const snapshotTimeout = 30 * time.Minute
@@ -65,7 +68,7 @@ func (v *visit) snapshot(ctx context.Context) (outcome, error) {
 		return err
 	})
 	if err != nil {
-		return waiting("there is no fresh snapshot of etcd: %s", err)
+		return outcome{message: fmt.Sprintf("there is no fresh snapshot of etcd: %s", err), again: snapshotAgain}, nil
 	}
 	return done("etcd snapshot %s is fresh", name)
 }

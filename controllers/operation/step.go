@@ -22,10 +22,14 @@ type outcome struct {
 	acted bool
 	// needless: nothing is left to do on the machine, for the reason in message. What was put aside is put back.
 	needless bool
+	// early: the machine isn't to be begun yet, and nothing was put aside.
+	early bool
 	// failed: the step can't be done until a person has done something, as message says.
 	failed bool
 	// message says for people what was done, or what is waited for.
 	message string
+	// again is when to try again, if that isn't soon.
+	again time.Duration
 }
 
 func waiting(format string, arguments ...any) (outcome, error) {
@@ -64,7 +68,8 @@ func lasting(d time.Duration) func(*run) time.Duration { return func(*run) time.
 
 // steps by their names in plans.
 var steps = map[string]step{
-	stepGates:    {try: (*visit).passGates, patience: gatePatience, waits: true},
+	stepGates:    {try: (*visit).passGates, patience: lasting(30 * time.Minute), waits: true},
+	stepOwnGates: {try: (*visit).askGates, patience: gatePatience, waits: true},
 	stepSnapshot: {try: (*visit).snapshot, patience: lasting(snapshotTimeout)},
 	stepCordon:   {try: (*visit).cordon, patience: lasting(5 * time.Minute)},
 	stepDrain:    {try: (*visit).drain, patience: drainPatience},
@@ -109,7 +114,7 @@ func (r *run) nextStep(record *v1alpha1.OperationMachineStatus, planned []string
 	if r.cancelled() && !(slices.Contains([]string{stepReboot, stepVerify}, record.Step) && record.State != v1alpha1.StepFailed) {
 		planned = []string{stepUncordon}
 		if record.Step != stepUncordon {
-			return stepUncordon, slices.Contains([]string{"", stepGates, stepSnapshot}, record.Step)
+			return stepUncordon, harmless(record.Step)
 		}
 	}
 	at := slices.Index(planned, record.Step)
@@ -145,12 +150,11 @@ func (r *run) bootMark(name string) string {
 	return planned[0]
 }
 
-// visit looks the machine up. There is none if it can't be worked on.
+// visit looks the machine up; nil if it is no member of the cluster any more.
 func (r *run) visit(record *v1alpha1.OperationMachineStatus) (*visit, error) {
 	m, err := r.machines.Get(record.Name)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && !isMember(m, r.cluster):
-		r.fail(record, "the machine is not, or no longer, one of cluster "+r.cluster.Name+"; cancel the operation")
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read machine %s: %w", record.Name, err)
@@ -161,32 +165,68 @@ func (r *run) visit(record *v1alpha1.OperationMachineStatus) (*visit, error) {
 // attempt tries the step that is intended, or looks what came of it.
 func (r *run) attempt(ctx context.Context, record *v1alpha1.OperationMachineStatus) error {
 	v, err := r.visit(record)
-	if err != nil || v == nil {
+	if err != nil {
 		return err
+	}
+	if v == nil {
+		return r.leftOut(ctx, record)
 	}
 	step := steps[record.Step]
 	came, err := r.try(ctx, v, step)
-	if err != nil || came == nil {
-		return err
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		came = &outcome{message: err.Error()}
+	}
+	if came == nil {
+		return nil
 	}
 	switch {
 	case came.done:
 		r.mark(record, record.Step, v1alpha1.StepVerified, came.message)
+	case came.early:
+		record.Step, record.State, record.At, record.StartedAt, record.Message = "", "", nil, nil, came.message
+		r.op.Status.Current = ""
+		r.enter(v1alpha1.OperationWaiting, "%s", came.message)
 	case came.needless:
 		r.skip(record, came.message)
 	case came.failed:
 		r.fail(record, came.message)
-	case record.At != nil && r.now.Sub(record.At.Time) > step.patience(r):
-		r.fail(record, fmt.Sprintf("not done after %s: %s", step.patience(r), came.message))
 	case came.acted:
 		r.mark(record, record.Step, v1alpha1.StepActed, came.message)
 		r.after = pollStep
+	case r.lasted(record) > step.patience(r):
+		r.fail(record, fmt.Sprintf("not done after %s: %s", step.patience(r), came.message))
 	default:
 		record.Message = came.message
 		r.enter(phaseOf(record.Step), "%s: %s: %s", record.Name, record.Step, came.message)
-		r.after = pollStep
+		r.after = max(came.again, pollStep)
 	}
 	return nil
+}
+
+// lasted is how long a step has been in its state while somebody worked on it.
+func (r *run) lasted(record *v1alpha1.OperationMachineStatus) time.Duration {
+	if record.At == nil {
+		return 0
+	}
+	since := record.At.Time
+	if r.started.After(since) {
+		since = r.started
+	}
+	return r.now.Sub(since)
+}
+
+// leftOut ends the work on a machine that left the cluster meanwhile: whoever removed it has seen to it.
+func (r *run) leftOut(ctx context.Context, record *v1alpha1.OperationMachineStatus) error {
+	if err := r.uncordonAll(ctx, r.op.UID); err != nil {
+		return err
+	}
+	record.Cordoned = false
+	r.tell(corev1.EventTypeWarning, "MachineLeftOut", "%s: %s: the machine isn't one of cluster %s any more, and is left out", record.Name, record.Step, r.cluster.Name)
+	r.mark(record, record.Step, record.State, "the machine isn't one of the cluster any more")
+	return r.finish(record)
 }
 
 // try is an attempt. Before the step that a reboot counts from, the machine's boot id is written down; nothing else comes
@@ -232,13 +272,11 @@ func (r *run) finish(record *v1alpha1.OperationMachineStatus) error {
 
 // gatePatience is the longest time that any of the gates may take.
 func gatePatience(r *run) time.Duration {
-	longest := 30 * time.Minute
+	var longest time.Duration
 	for _, gate := range r.op.Spec.Gates {
-		if gate.Timeout != nil {
-			longest = max(longest, gate.Timeout.Duration)
-		}
+		longest = max(longest, gateTimeout(&gate))
 	}
-	return longest
+	return longest + time.Minute
 }
 
 // drainPatience is how long a drain may take.

@@ -69,21 +69,23 @@ func (k *Keeper) Fresh(ctx context.Context, cluster, passphrase string, now time
 	if err := os.MkdirAll(k.Directory, 0o700); err != nil {
 		return "", fmt.Errorf("make the directory for snapshots of etcd (--etcd-snapshot-dir): %w", err)
 	}
+	if err := k.sweep(); err != nil {
+		return "", err
+	}
 	all, err := k.list(cluster)
 	if err != nil {
 		return "", err
 	}
-	if len(all) > 0 {
-		newest := all[len(all)-1]
-		if age := now.Sub(newest.at); age >= -time.Minute && age <= MaxAge {
-			return newest.name, nil
+	for _, file := range all {
+		if age := now.Sub(file.at); age >= -time.Minute && age <= MaxAge {
+			return file.name, nil
 		}
 	}
 	name = cluster + "-" + now.UTC().Format(timeForm) + suffix
 	if err := k.save(ctx, name, passphrase, take); err != nil {
 		return "", err
 	}
-	return name, k.prune(cluster)
+	return name, k.prune(cluster, name)
 }
 
 // file is a snapshot that was checked and encrypted.
@@ -211,18 +213,24 @@ func (r *reader) Read(p []byte) (int, error) {
 	return r.from.Read(p)
 }
 
-// prune removes all but the newest snapshots of a cluster, and what an interrupted one left.
-func (k *Keeper) prune(cluster string) error {
+// prune removes all but the newest snapshots of a cluster, never the one that was just taken, whatever the clock said before.
+func (k *Keeper) prune(cluster, taken string) error {
 	all, err := k.list(cluster)
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(f file) bool { return f.name == taken })
 	var errs []error
-	for _, old := range all[:max(len(all)-kept, 0)] {
+	for _, old := range all[:max(len(all)-(kept-1), 0)] {
 		errs = append(errs, os.Remove(filepath.Join(k.Directory, old.name)))
 	}
+	return errors.Join(errs...)
+}
+
+// sweep removes what an interrupted snapshot left, which may be plain.
+func (k *Keeper) sweep() error {
 	leftovers, err := filepath.Glob(filepath.Join(k.Directory, ".taking-*"))
-	errs = append(errs, err)
+	errs := []error{err}
 	for _, leftover := range leftovers {
 		errs = append(errs, os.RemoveAll(leftover))
 	}

@@ -131,6 +131,8 @@ type OperationMachineStatus struct {
 	Cordoned bool
 	// bootID is the machine's boot id before the step, by which a reboot is noticed.
 	BootID string
+	// configHash is the SHA-256 of the configuration that was left with the machine for its next boot.
+	ConfigHash string
 	// at is when the step got into its state.
 	At *metav1.Time
 	// startedAt is when the machine was begun.

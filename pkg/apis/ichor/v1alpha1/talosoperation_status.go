@@ -166,6 +166,9 @@ type OperationMachineStatus struct {
 	// bootID is the machine's boot id before the step, by which a reboot is noticed.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
+	// configHash is the SHA-256 of the configuration that was left with the machine for its next boot.
+	// +optional
+	ConfigHash string `json:"configHash,omitempty"`
 	// at is when the step got into its state.
 	// +optional
 	At *metav1.Time `json:"at,omitempty"`
