@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos/talostest"
@@ -49,16 +49,11 @@ func (s *stack) said() string {
 	s.t.Helper()
 	var all []string
 	for _, action := range s.api.Actions() {
-		var object any
-		switch action := action.(type) {
-		case clienttesting.CreateAction:
-			object = action.GetObject()
-		case clienttesting.UpdateAction:
-			object = action.GetObject()
-		default:
+		written, ok := action.(interface{ GetObject() runtime.Object }) // to create and to update
+		if !ok {
 			continue
 		}
-		text, err := json.Marshal(object)
+		text, err := json.Marshal(written.GetObject())
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&s.parallel, "parallel", 125, "spec.apply.maxParallel: how many of them may be on their way at a time")
 	flag.DurationVar(&s.install, "install", 30*time.Second, "how long a machine installs")
 	flag.DurationVar(&s.reboot, "reboot", 30*time.Second, "how long a machine is away when it reboots")
-	flag.DurationVar(&s.take, "take", 5*time.Second, "how long a running machine takes to take up a changed configuration")
+	flag.DurationVar(&s.take, "take", 10*time.Second, "how long a running machine takes to take up a changed configuration")
 	flag.BoolVar(&s.profile, "profile", false, "keep profiles of the controller beside the results")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
