@@ -18,6 +18,7 @@ import (
 	"maesh.dev/ichor/cmd/ichor/app/cluster"
 	appdirect "maesh.dev/ichor/cmd/ichor/app/direct"
 	"maesh.dev/ichor/cmd/ichor/app/machine"
+	"maesh.dev/ichor/cmd/ichor/app/operation"
 	"maesh.dev/ichor/cmd/ichor/app/patch"
 	"maesh.dev/ichor/cmd/ichor/app/status"
 	"maesh.dev/ichor/cmd/ichor/app/version"
@@ -106,7 +107,7 @@ explanations, and a look at the machines themselves for the day when there is no
 	addGlobalFlags(root.PersistentFlags(), env, &verbosity)
 	options.AddFlags(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Commands:"}, &cobra.Group{ID: "direct", Title: "Break-glass, without the Kubernetes API:"}, &cobra.Group{ID: "about", Title: "About this program:"})
-	for _, made := range []*cobra.Command{status.NewCommand(env, options), cluster.NewCommand(env), machine.NewCommand(env), patch.NewCommand(env)} {
+	for _, made := range []*cobra.Command{status.NewCommand(env, options), cluster.NewCommand(env), machine.NewCommand(env), operation.NewCommand(env), patch.NewCommand(env)} {
 		made.GroupID = "work"
 		root.AddCommand(made)
 	}

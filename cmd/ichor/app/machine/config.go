@@ -27,7 +27,7 @@ func newConfig(env *cli.Env) *cobra.Command {
 	options := &configOptions{env: env, print: output.NewObjects("")}
 	cmd := &cobra.Command{
 		Use:   "config NAME",
-		Short: "Show the configuration that a machine is to have, and what was rendered before",
+		Short: "Show the configuration that a machine is to have, what was rendered before, and bring what waits for a reboot",
 		Long: "Show the configuration that a machine is to have, as Ichor renders it from the cluster, its patches and what was approved. " +
 			"Every secret is replaced by asterisks.\n\n" + namesHelp,
 		Example: cli.Examples(env, `
@@ -43,7 +43,7 @@ func newConfig(env *cli.Env) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&options.provenance, "provenance", false, "Show who set each field instead.")
 	options.print.AddFlags(cmd)
-	cmd.AddCommand(newConfigHistory(env), newConfigDiff(env), newConfigRollback(env))
+	cmd.AddCommand(newConfigHistory(env), newConfigDiff(env), newConfigRollback(env), newConfigRollout(env))
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appdirect "maesh.dev/ichor/cmd/ichor/app/direct"
@@ -25,7 +26,7 @@ func NewCommand(env *cli.Env, options *direct.Options) *cobra.Command {
 	cmd := direct.Also(&cobra.Command{
 		Use:   "status",
 		Short: "What waits for you, what goes on, and what is wrong, on one screen",
-		Long: "Show on one screen the clusters and their machines, what waits for a person, what goes on by itself (the longest first), " +
+		Long: "Show on one screen the clusters, their machines and the operations on them, what waits for a person, what goes on by itself (the longest first), " +
 			"and what is wrong, with what to do about each. For programs: `kubectl get ichor -o json`.\n\n" +
 			"With --direct --bundle FILE it asks the machines over Talos alone, for the day when the Kubernetes API or etcd's quorum is gone: " +
 			"what answers, the quorum of etcd, what is lost, and the next safe move. It changes nothing.",
@@ -67,7 +68,13 @@ func run(ctx context.Context, env *cli.Env) error {
 	if len(clusters.Items) == 0 && len(machines) == 0 {
 		return errors.New("there is no cluster and no machine yet; `kubectl explain taloscluster` tells how to describe a cluster")
 	}
-	look := overview.Look(clusters.Items, machines, env.Name)
+	operations, err := lookup.Operations(ctx, client)
+	if apierrors.IsForbidden(err) {
+		env.Infof("You may not list operations, so none is shown.")
+	} else if err != nil {
+		return err
+	}
+	look := overview.Look(clusters.Items, operations, machines, env.Name)
 	_, err = fmt.Fprint(env.Out, screen.Status(clusters.Items, look, len(machines), env.Now(), env.OutStyle()))
 	return err
 }

@@ -48,9 +48,11 @@ type Server struct {
 	machines map[string]*v1alpha1.TalosMachine
 	clusters map[string]*v1alpha1.TalosCluster
 	patches  map[string]*v1alpha1.TalosConfigPatch
-	events   []event
-	changed  chan struct{}
-	requests []string
+	// operations are in operations.go.
+	operations map[string]*v1alpha1.TalosOperation
+	events     []event
+	changed    chan struct{}
+	requests   []string
 }
 
 type event struct {
@@ -74,8 +76,9 @@ func Start(t testing.TB, objects ...metav1.Object) *Server {
 func New(objects ...metav1.Object) *Server {
 	server := &Server{
 		machines: map[string]*v1alpha1.TalosMachine{}, clusters: map[string]*v1alpha1.TalosCluster{},
-		patches: map[string]*v1alpha1.TalosConfigPatch{},
-		changed: make(chan struct{}), version: 100,
+		patches:    map[string]*v1alpha1.TalosConfigPatch{},
+		operations: map[string]*v1alpha1.TalosOperation{},
+		changed:    make(chan struct{}), version: 100,
 	}
 	for _, object := range objects {
 		server.Put(object)
@@ -118,6 +121,8 @@ func (s *Server) put(object metav1.Object) {
 		object.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "TalosConfigPatch"}
 		s.patches[object.Name] = object.DeepCopy()
 		s.happened(event{s.version, resource, kind, object.DeepCopy()})
+	case *v1alpha1.TalosOperation:
+		s.putOperation(object)
 	}
 }
 
@@ -202,6 +207,8 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		s.apply(writer, request, parts[1])
 	case request.Method == http.MethodPatch && parts[0] == "talosclusters":
 		s.patch(writer, request, parts[1])
+	case parts[0] == operationsResource:
+		s.writeOperation(writer, request, parts[1:])
 	default:
 		answer(writer, http.StatusMethodNotAllowed, apierrors.NewMethodNotSupported(v1alpha1.Resource(parts[0]), request.Method).Status())
 	}
@@ -217,6 +224,10 @@ func (s *Server) objects(resource string) []metav1.Object {
 	case "talosconfigpatches":
 		for _, patch := range s.patches {
 			objects = append(objects, patch.DeepCopy())
+		}
+	case operationsResource:
+		for _, operation := range s.operations {
+			objects = append(objects, operation.DeepCopy())
 		}
 	default:
 		for _, machine := range s.machines {
@@ -249,7 +260,7 @@ func (s *Server) list(writer http.ResponseWriter, request *http.Request, resourc
 		answer(writer, http.StatusOK, table(items, s.version))
 		return
 	}
-	kind := map[string]string{"talosmachines": "TalosMachineList", "talosclusters": "TalosClusterList", "talosconfigpatches": "TalosConfigPatchList"}[resource]
+	kind := map[string]string{"talosmachines": "TalosMachineList", "talosclusters": "TalosClusterList", "talosconfigpatches": "TalosConfigPatchList", operationsResource: "TalosOperationList"}[resource]
 	if items == nil {
 		items = []metav1.Object{}
 	}
@@ -311,9 +322,9 @@ func (s *Server) update(writer http.ResponseWriter, request *http.Request, name,
 	stored.Spec = sent.Spec
 	stamp := metav1.Now()
 	if subresource == "approval" {
-		stored.Spec.Approval.By, stored.Spec.Approval.At = "tester", &stamp
+		stored.Spec.Approval.By, stored.Spec.Approval.At = User, &stamp
 	} else {
-		stored.Spec.IdentityResolution.By, stored.Spec.IdentityResolution.At = "tester", &stamp
+		stored.Spec.IdentityResolution.By, stored.Spec.IdentityResolution.At = User, &stamp
 	}
 	if request.URL.Query().Get("dryRun") == "" {
 		s.put(stored)

@@ -72,7 +72,7 @@ func ObjectName(query string) string {
 		return query
 	}
 	kind = strings.TrimSuffix(kind, "."+v1alpha1.GroupName)
-	if slices.Contains([]string{"talosmachine", "talosmachines", "tm", "taloscluster", "talosclusters", "tc", "talosconfigpatch", "talosconfigpatches", "tcp"}, kind) {
+	if slices.Contains([]string{"talosmachine", "talosmachines", "tm", "taloscluster", "talosclusters", "tc", "talosconfigpatch", "talosconfigpatches", "tcp", "talosoperation", "talosoperations", "talosop"}, kind) {
 		return name
 	}
 	return query

@@ -63,6 +63,8 @@ func unblock(machine *v1alpha1.TalosMachine, waiting Waiting, program string) Ad
 		return Advice{Words: "take the hold away", Command: fmt.Sprintf("kubectl annotate talosmachine %s %s-", machine.Name, v1alpha1.HoldApplyAnnotation)}
 	case v1alpha1.ReasonSecretsMissing, v1alpha1.ReasonSecretsInvalid, v1alpha1.ReasonClusterMissing, v1alpha1.ReasonClusterReplaced:
 		return Advice{Words: "see to its cluster first", Command: fmt.Sprintf("%s cluster show %s", program, machine.Spec.ClusterRef.Name)}
+	case v1alpha1.ReasonRebootRequired:
+		return Advice{Words: "let it reboot in order, drained, with its new configuration", Command: fmt.Sprintf("%s machine config rollout %s", program, machine.Name)}
 	case v1alpha1.ReasonUnreachable:
 		return Advice{Words: "look whether it has power and network"}
 	}

@@ -34,11 +34,14 @@ type Overview struct {
 	Wrong []Item
 }
 
-// Look sorts clusters and machines. Program is how the CLI was called.
-func Look(clusters []v1alpha1.TalosCluster, machines []v1alpha1.TalosMachine, program string) Overview {
+// Look sorts clusters, operations and machines. Program is how the CLI was called.
+func Look(clusters []v1alpha1.TalosCluster, operations []v1alpha1.TalosOperation, machines []v1alpha1.TalosMachine, program string) Overview {
 	var overview Overview
+	for i := range operations {
+		overview.addOperation(&operations[i], machines, program)
+	}
 	for i := range clusters {
-		overview.addCluster(&clusters[i], program)
+		overview.addCluster(&clusters[i], operations, program)
 	}
 	for i := range machines {
 		overview.addMachine(&machines[i], program)
@@ -49,19 +52,22 @@ func Look(clusters []v1alpha1.TalosCluster, machines []v1alpha1.TalosMachine, pr
 	return overview
 }
 
-// The conditions of a cluster that should be True: those that a person sees to, and those that tell of trouble.
+// The conditions of a cluster that should be True: those that a person sees to, and those that tell of trouble; and those
+// that a person sees to when they are.
 var (
-	personCluster = []string{v1alpha1.ConditionSecretsReady}
-	badCluster    = []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionEtcdHealthy, v1alpha1.ConditionDiscovered}
+	personCluster  = []string{v1alpha1.ConditionSecretsReady}
+	personWhenTrue = []string{v1alpha1.ConditionSurplusControlPlane, v1alpha1.ConditionConfigurationPending}
+	badCluster     = []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionEtcdHealthy, v1alpha1.ConditionDiscovered}
 )
 
-func (o *Overview) addCluster(cluster *v1alpha1.TalosCluster, program string) {
+func (o *Overview) addCluster(cluster *v1alpha1.TalosCluster, operations []v1alpha1.TalosOperation, program string) {
 	add := func(items *[]Item, condition *metav1.Condition) {
 		waiting := waitingFor(condition)
-		*items = append(*items, Item{
-			Subject: cluster.Name, What: waiting.What, Since: waiting.Since,
-			Advice: Advice{Command: program + " cluster show " + cluster.Name},
-		})
+		advice := Advice{Command: program + " cluster show " + cluster.Name}
+		if waiting.Reason == v1alpha1.ReasonRebootRequired {
+			advice = Advice{Words: "reboot those machines, one at a time", Command: program + " machine config rollout --all --cluster " + cluster.Name}
+		}
+		*items = append(*items, Item{Subject: cluster.Name, What: waiting.What, Since: waiting.Since, Advice: advice})
 	}
 	for i := range cluster.Status.Conditions {
 		condition := &cluster.Status.Conditions[i]
@@ -71,7 +77,10 @@ func (o *Overview) addCluster(cluster *v1alpha1.TalosCluster, program string) {
 			add(&o.NeedsYou, condition)
 		case no && slices.Contains(badCluster, condition.Type):
 			add(&o.Wrong, condition)
-		case condition.Type == v1alpha1.ConditionSurplusControlPlane && condition.Status == metav1.ConditionTrue:
+		case condition.Type == v1alpha1.ConditionConfigurationPending &&
+			(condition.Reason == v1alpha1.ReasonHeld || condition.Reason == v1alpha1.ReasonRebootRequired && rolling(cluster, operations)):
+			// The machines that are held, and the operation that reboots those, are in the lists by themselves.
+		case slices.Contains(personWhenTrue, condition.Type) && condition.Status == metav1.ConditionTrue:
 			add(&o.NeedsYou, condition)
 		}
 	}

@@ -65,7 +65,7 @@ func TestMachineIsListedWhereItsTurnIs(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := Look(nil, []v1alpha1.TalosMachine{test.machine}, "ichor")
+			got := Look(nil, nil, []v1alpha1.TalosMachine{test.machine}, "ichor")
 			lists := map[string][]Item{"needs you": got.NeedsYou, "in progress": got.InProgress, "wrong": got.Wrong}
 			for name, items := range lists {
 				if want := map[bool]int{true: 1}[name == test.list]; len(items) != want {
@@ -90,7 +90,7 @@ func TestLongestComesFirst(t *testing.T) {
 	t.Parallel()
 	late, early := machine("late", v1alpha1.ApprovalApproved), machine("early", v1alpha1.ApprovalApproved)
 	early.Spec.Approval.At = &metav1.Time{Time: start.Add(-time.Hour)}
-	got := Look(nil, []v1alpha1.TalosMachine{late, early}, "ichor")
+	got := Look(nil, nil, []v1alpha1.TalosMachine{late, early}, "ichor")
 	if got.InProgress[0].Subject != "early" || got.InProgress[1].Subject != "late" {
 		t.Errorf("order %s, %s; want early, late", got.InProgress[0].Subject, got.InProgress[1].Subject)
 	}
@@ -105,11 +105,58 @@ func TestClusterIsListed(t *testing.T) {
 		condition(v1alpha1.ConditionSurplusControlPlane, metav1.ConditionTrue, "x", "remove cp-1", 1),
 		condition(v1alpha1.ConditionDiscovered, metav1.ConditionTrue, "x", "fine", 1),
 	}
-	got := Look([]v1alpha1.TalosCluster{cluster}, nil, "kubectl ichor")
+	got := Look([]v1alpha1.TalosCluster{cluster}, nil, nil, "kubectl ichor")
 	if len(got.Wrong) != 1 || len(got.NeedsYou) != 2 {
 		t.Fatalf("got %+v", got)
 	}
 	if want := "kubectl ichor cluster show prod"; got.Wrong[0].Command != want {
 		t.Errorf("command %q, want %q", got.Wrong[0].Command, want)
+	}
+}
+
+func TestOperationIsListedWhereItsTurnIs(t *testing.T) {
+	t.Parallel()
+	worker := machine("uid-1", v1alpha1.ApprovalApproved, condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "", 5))
+	worker.Spec.Hostname = "worker-1"
+	for _, test := range []struct {
+		name    string
+		phase   v1alpha1.OperationPhase
+		mode    v1alpha1.OperationMode
+		list    string
+		command string
+	}{
+		{"one that works goes on by itself", v1alpha1.OperationRunning, v1alpha1.OperationModeRun, "in progress", "ichor operation watch roll"},
+		{"one that waits for its turn, too", v1alpha1.OperationQueued, v1alpha1.OperationModeRun, "in progress", "ichor operation watch roll"},
+		{"one that nobody looked at, too", "", v1alpha1.OperationModeRun, "in progress", "ichor operation watch roll"},
+		{"one that stopped needs a person", v1alpha1.OperationPaused, v1alpha1.OperationModeRun, "needs you", "ichor operation show roll"},
+		{"one that is over is in no list", v1alpha1.OperationFailed, v1alpha1.OperationModeRun, "", ""},
+		{"a plan is in no list", v1alpha1.OperationPending, v1alpha1.OperationModePlan, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}}
+			cluster.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionConfigurationPending, metav1.ConditionTrue, v1alpha1.ReasonRebootRequired, "1 machine (worker-1)", 0)}
+			operation := v1alpha1.TalosOperation{
+				ObjectMeta: metav1.ObjectMeta{Name: "roll", CreationTimestamp: metav1.NewTime(start)},
+				Spec:       v1alpha1.TalosOperationSpec{ClusterRef: v1alpha1.ClusterReference{Name: "prod"}, ConfigRollout: &v1alpha1.ConfigRollout{}, Mode: test.mode},
+				Status:     v1alpha1.TalosOperationStatus{Phase: test.phase, Current: "uid-1", Total: 2, Message: "uid-1: Drain"},
+			}
+			got := Look([]v1alpha1.TalosCluster{cluster}, []v1alpha1.TalosOperation{operation}, []v1alpha1.TalosMachine{worker}, "ichor")
+			lists := map[string][]Item{"needs you": got.NeedsYou, "in progress": got.InProgress}
+			if test.list == "" {
+				// Nothing is under way, so the reboots are still a person's.
+				if want := "ichor machine config rollout --all --cluster prod"; len(got.NeedsYou) != 1 || got.NeedsYou[0].Command != want {
+					t.Errorf("needs you: %+v, want %q", got.NeedsYou, want)
+				}
+				return
+			}
+			if len(got.NeedsYou)+len(got.InProgress) != 1 || len(lists[test.list]) != 1 {
+				t.Fatalf("got %+v", got)
+			}
+			item := lists[test.list][0]
+			if want := "(0 of 2 machines done): worker-1: Drain"; item.Command != test.command || !strings.Contains(item.What, want) {
+				t.Errorf("got %+v, want command %q and %q", item, test.command, want)
+			}
+		})
 	}
 }

@@ -26,8 +26,13 @@ type Wait struct {
 // AddFlags adds --wait and --timeout. What says what is waited for.
 func (w *Wait) AddFlags(cmd *cobra.Command, what string, timeout time.Duration) {
 	cmd.Flags().BoolVar(&w.wait, "wait", false, fmt.Sprintf("Wait until %s, and show progress. The default on a terminal; --wait=false returns at once.", what))
-	cmd.Flags().DurationVar(&w.timeout, "timeout", timeout, "How long to wait. When it is over the work goes on, and the exit status is 3.")
+	w.AddTimeout(cmd, timeout)
 	w.given = func() bool { return cmd.Flags().Changed("wait") }
+}
+
+// AddTimeout adds --timeout alone, for a verb that does nothing but wait.
+func (w *Wait) AddTimeout(cmd *cobra.Command, timeout time.Duration) {
+	cmd.Flags().DurationVar(&w.timeout, "timeout", timeout, "How long to wait. When it is over the work goes on, and the exit status is 3.")
 }
 
 // Wanted is what --wait says, else true on a terminal.
