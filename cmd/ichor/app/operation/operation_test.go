@@ -288,3 +288,21 @@ func TestCompletionSaysWhereEachIs(t *testing.T) {
 		})
 	}
 }
+
+func TestStatusShowsOperations(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(*v1alpha1.TalosOperation)
+		wants  []string
+	}{
+		{"that go on", func(*v1alpha1.TalosOperation) {}, []string{"In progress", name, "15m", "reboot of prod, Running (1 of 3 machines done): cp-1: Drain: waits for pod shop/cart", "ichor operation watch " + name}},
+		{"that stopped", paused, []string{"Needs you", name, "8m", "reboot of prod, Paused (1 of 3 machines done): cp-1: Drain: not done after 10m", "ichor operation show " + name}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := apitest.Start(t, fleet(changed(test.change))...)
+			inOrder(t, server.Run(t, "status").Out, test.wants...)
+		})
+	}
+}

@@ -160,3 +160,13 @@ func TestOperationIsListedWhereItsTurnIs(t *testing.T) {
 		})
 	}
 }
+
+func TestMachineWhoseConfigurationWaitsForARebootIsToldWhatBringsIt(t *testing.T) {
+	t.Parallel()
+	waiting := machine("cp-1", v1alpha1.ApprovalApproved,
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "", 5),
+		condition(v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonRebootRequired, "machine.sysctls takes effect at a reboot only", 6))
+	if got, want := Next(&waiting, "ichor").Command, "ichor machine config rollout cp-1"; got != want {
+		t.Errorf("command %q, want %q", got, want)
+	}
+}
