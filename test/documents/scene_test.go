@@ -3,6 +3,7 @@
 package documents_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/netip"
@@ -192,6 +193,9 @@ func (h *hollow) drift(t *testing.T, want []byte, masks machineconfig.Masks) []m
 	have, err := h.node.RunningConfiguration(patient(t))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if bytes.Equal(want, have) {
+		return nil // as the controller does it
 	}
 	differences, err := machineconfig.Compare(want, have, masks)
 	if err != nil {
