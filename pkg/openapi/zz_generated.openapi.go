@@ -6245,6 +6245,13 @@ func schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"configHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configHash is the SHA-256 of the configuration that was left with the machine for its next boot.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"at": {
 						SchemaProps: spec.SchemaProps{
 							Description: "at is when the step got into its state.",

@@ -26,6 +26,8 @@ type OperationMachineStatusApplyConfiguration struct {
 	Cordoned *bool `json:"cordoned,omitempty"`
 	// bootID is the machine's boot id before the step, by which a reboot is noticed.
 	BootID *string `json:"bootID,omitempty"`
+	// configHash is the SHA-256 of the configuration that was left with the machine for its next boot.
+	ConfigHash *string `json:"configHash,omitempty"`
 	// at is when the step got into its state.
 	At *v1.Time `json:"at,omitempty"`
 	// startedAt is when the machine was begun.
@@ -87,6 +89,14 @@ func (b *OperationMachineStatusApplyConfiguration) WithCordoned(value bool) *Ope
 // If called multiple times, the BootID field is set to the value of the last call.
 func (b *OperationMachineStatusApplyConfiguration) WithBootID(value string) *OperationMachineStatusApplyConfiguration {
 	b.BootID = &value
+	return b
+}
+
+// WithConfigHash sets the ConfigHash field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ConfigHash field is set to the value of the last call.
+func (b *OperationMachineStatusApplyConfiguration) WithConfigHash(value string) *OperationMachineStatusApplyConfiguration {
+	b.ConfigHash = &value
 	return b
 }
 
