@@ -54,6 +54,10 @@ func Funcs(serializer.CodecFactory) []any {
 			c.FillNoCustom(s)
 			fillPointer(&s.Priority, 7)
 		},
+		func(s *ichor.TalosConfigPatchPreviewSpec, c randfill.Continue) {
+			c.FillNoCustom(s)
+			fill(&s.Change, ichor.PatchDelete)
+		},
 		func(s *ichor.TalosOperationSpec, c randfill.Continue) {
 			c.FillNoCustom(s)
 			fill(&s.Mode, ichor.OperationModePlan)
