@@ -106,7 +106,10 @@ func (o *Operation) planLine(operation *v1alpha1.TalosOperation) string {
 // phaseLine is about the operation as a whole; empty while its machines' lines say everything.
 func (o *Operation) phaseLine(operation *v1alpha1.TalosOperation) string {
 	phase := overview.OperationPhase(operation)
-	if phase == v1alpha1.OperationRunning || phase == v1alpha1.OperationWaiting && operation.Status.Current != "" {
+	switch {
+	case phase == v1alpha1.OperationRunning, phase == v1alpha1.OperationWaiting && operation.Status.Current != "":
+		return ""
+	case phase == v1alpha1.OperationPending && operation.Status.Plan != nil: // the plan's own line says it
 		return ""
 	}
 	if operation.Status.Message == "" {

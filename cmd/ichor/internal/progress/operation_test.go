@@ -125,6 +125,16 @@ func TestOperationTellsNoNumberThatCountsUp(t *testing.T) {
 	}
 }
 
+func TestPlanIsToldOnce(t *testing.T) {
+	t.Parallel()
+	operation := rebooting(2, 0)
+	operation.Status.Phase, operation.Status.Message, operation.Status.Machines = v1alpha1.OperationPending, "planned: 2 machines", nil
+	board := NewOperation("reboot-1", nil, true, "ichor")
+	if diff := cmp.Diff([]string{"reboot-1 planned: 2 machines: m-0, m-1"}, board.Observe(operation)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
 func TestOperationThatWasJustResumedIsNotPaused(t *testing.T) {
 	t.Parallel()
 	operation := rebooting(2, 0)

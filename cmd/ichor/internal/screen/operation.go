@@ -100,7 +100,7 @@ func operationFacts(operation *v1alpha1.TalosOperation, now time.Time, style Sty
 		}
 		list.add("Began", Age(now, status.StartedAt.Time)+" ago, "+word+Age(end, status.StartedAt.Time))
 	}
-	if status.Total > 0 {
+	if status.Total > 0 && spec.Mode != v1alpha1.OperationModePlan {
 		list.add("Done", fmt.Sprintf("%d of %s", status.Done, Plural(int(status.Total), "machine", "machines")))
 	}
 	if status.Plan != nil && (status.Plan.From != "" || status.Plan.To != "") {
