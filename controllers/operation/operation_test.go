@@ -314,6 +314,9 @@ func TestASuspendedOperationFinishesTheMachineItBegan(t *testing.T) {
 		t.Errorf("it is at %d machines with %v, and says %q", got.Status.Done, r.reboots(), got.Status.Message)
 	}
 	suspend(false)
+	r.run("all", func(o *v1alpha1.TalosOperation) bool { return o.Status.Current == "cp-3" })
+	// Nothing is left to suspend then.
+	suspend(true)
 	r.run("all", inPhase(v1alpha1.OperationSucceeded))
 	r.asItWas()
 }

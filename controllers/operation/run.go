@@ -88,6 +88,9 @@ func (r *run) move(ctx context.Context) error {
 	case r.op.Spec.Mode == v1alpha1.OperationModePlan:
 		r.enter(v1alpha1.OperationSucceeded, "planned, as spec.mode says; nothing was done")
 		return nil
+	case r.op.Status.Current == "" && r.op.Status.Total > 0 && r.op.Status.Done == r.op.Status.Total:
+		r.enter(v1alpha1.OperationSucceeded, "%d machines are done", r.op.Status.Done)
+		return nil
 	case r.cancelled() && r.op.Status.Current == "":
 		r.enter(v1alpha1.OperationCancelled, "cancelled by %s", r.op.Spec.Control.By)
 		return nil
@@ -144,8 +147,7 @@ func (r *run) work(ctx context.Context) error {
 	if status.Current == "" {
 		next := slices.IndexFunc(status.Plan.Machines, func(planned v1alpha1.PlannedMachine) bool { return !r.machine(planned.Name).Done })
 		if next < 0 {
-			r.enter(v1alpha1.OperationSucceeded, "%d machines are done", status.Done)
-			return nil
+			return fmt.Errorf("operation %s counts %d of %d machines as done, and finds none that isn't", r.op.Name, status.Done, status.Total)
 		}
 		return r.begin(status.Plan.Machines[next].Name)
 	}

@@ -67,6 +67,7 @@ var stories = []struct {
 	{"a fingerprint that changed before the approval is refused", fingerprintBeforeApproval},
 	{"a fingerprint that changed before the first configuration stops it until someone vouches", fingerprintBeforeApply},
 	{"a rack is approved from one file, or not at all", rackFromFile},
+	{"no secret is in anything that is served, told, logged, audited or printed", noSecretAnywhere},
 	{"a second stack runs beside the first and ends without a trace", detachedStack},
 	{"the API is away for a while and comes back, and nothing was done meanwhile", apiAway},
 	{"uninstalled in the right order no namespace is stuck and installed again everything is there", uninstalledAPI},
