@@ -31,6 +31,7 @@ func rendersLockdown(cluster *v1alpha1.TalosCluster, facts Facts, secureBoot boo
 func setLockdown(v1 *talosv1alpha1.Config, mode v1alpha1.KernelLockdown) {
 	fromImage := false
 	v1.MachineConfig.MachineInstall.InstallGrubUseUKICmdline = &fromImage
+	//lint:ignore SA1019 the image that is better for this can't be had: there are machines with the plain one
 	v1.MachineConfig.MachineInstall.InstallExtraKernelArgs = append(v1.MachineConfig.MachineInstall.InstallExtraKernelArgs, lockdownArgument(mode))
 }
 
