@@ -81,9 +81,8 @@ func (t *turns) workerWaits(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosClu
 		}
 	}
 	if limit := maxParallel(cluster); len(busy) >= limit {
-		slices.Sort(busy)
-		return fmt.Sprintf("%d workers are being configured, or are not Ready since they were, as many as spec.apply.maxParallel of cluster %s allows: %s",
-			len(busy), cluster.Name, strings.Join(busy[:min(len(busy), 5)], ", "))
+		// Always the same words: a thousand machines that wait would be written anew each time another one is through.
+		return fmt.Sprintf("%d workers are being configured, or are not Ready since they were, as many as spec.apply.maxParallel of cluster %s allows", limit, cluster.Name)
 	}
 	return ""
 }
