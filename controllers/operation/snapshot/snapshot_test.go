@@ -127,3 +127,28 @@ func TestASnapshotThatIsNotWholeIsNone(t *testing.T) {
 		t.Error("nothing gives a passphrase")
 	}
 }
+
+// What a process left that was killed while it took a snapshot may be plain: it goes before anything else, also where the
+// disk is full of it, or where there is a fresh one.
+func TestWhatAKilledProcessLeftIsRemovedFirst(t *testing.T) {
+	t.Parallel()
+	content, keeper := database(t, "x"), &Keeper{Directory: t.TempDir()}
+	leave := func() {
+		t.Helper()
+		dir := filepath.Join(keeper.Directory, ".taking-1")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "plain"), content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, take := range []Take{
+		func(context.Context, io.Writer) error { return errors.New("no machine answers") },
+		func(_ context.Context, to io.Writer) error { _, err := to.Write(content); return err },
+		func(context.Context, io.Writer) error { return errors.New("it is fresh, and none is taken") },
+	} {
+		leave()
+		_, _ = keeper.Fresh(t.Context(), "prod", "secret", time.Now(), take)
+		if left, err := filepath.Glob(filepath.Join(keeper.Directory, ".taking-*")); err != nil || len(left) > 0 {
+			t.Errorf("%v is left, %v", left, err)
+		}
+	}
+}
