@@ -162,7 +162,7 @@ func quorumWithout(m *v1alpha1.TalosMachine, own int, members []talos.EtcdMember
 
 // leaving tells whether a machine was told to wipe itself, or may have been.
 func leaving(m *v1alpha1.TalosMachine) bool {
-	condition := find(m, conditionReset)
+	condition := find(m, v1alpha1.ConditionReset)
 	return m.DeletionTimestamp != nil && condition != nil && condition.Status != metav1.ConditionFalse
 }
 

@@ -146,12 +146,12 @@ func TestAControlPlaneLeavesOnlyIfEtcdKeepsItsQuorum(t *testing.T) {
 	}
 	leaving := func(m *v1alpha1.TalosMachine) *v1alpha1.TalosMachine {
 		deleting(m)
-		setTrue(m, conditionReset, reasonReset, "")
+		setTrue(m, v1alpha1.ConditionReset, reasonReset, "")
 		return m
 	}
 	maybeLeaving := func(m *v1alpha1.TalosMachine) *v1alpha1.TalosMachine {
 		deleting(m)
-		set(m, conditionReset, metav1.ConditionUnknown, reasonResetting, "")
+		set(m, v1alpha1.ConditionReset, metav1.ConditionUnknown, reasonResetting, "")
 		return m
 	}
 	for name, tc := range map[string]struct {

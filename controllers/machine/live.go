@@ -74,13 +74,13 @@ func (t *turns) controlPlaneWaits(m *v1alpha1.TalosMachine, cluster *v1alpha1.Ta
 }
 
 func (t *turns) workerWaits(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster, all []*v1alpha1.TalosMachine, now time.Time) string {
-	var busy []string
+	busy := 0
 	for _, other := range peers(m, all) {
 		if t.live[other.UID] || isBeingConfigured(other) || recoversFrom(other, now) {
-			busy = append(busy, other.Name)
+			busy++
 		}
 	}
-	if limit := maxParallel(cluster); len(busy) >= limit {
+	if limit := maxParallel(cluster); busy >= limit {
 		// Always the same words: a thousand machines that wait would be written anew each time another one is through.
 		return fmt.Sprintf("%d workers are being configured, or are not Ready since they were, as many as spec.apply.maxParallel of cluster %s allows", limit, cluster.Name)
 	}

@@ -19,9 +19,6 @@ import (
 	"maesh.dev/ichor/pkg/talos"
 )
 
-// conditionReset is Unknown from when the machine is about to be told to wipe itself, and True from when it accepted.
-const conditionReset = "Reset"
-
 // resetSilence is how long a machine that was reset may be silent before it is taken as gone: it comes back in
 // maintenance mode, perhaps at another address, where it is found as a new machine.
 const resetSilence = 5 * time.Minute
@@ -91,7 +88,7 @@ func (v *visit) letGo(ctx context.Context) error {
 // it is told, so that no second one is while the answer is awaited.
 func (v *visit) reset(ctx context.Context, found *sighting) error {
 	v.describe(found.facts)
-	if stage := found.facts.Stage.Stage; leaving(v.m) && (stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, conditionReset).LastTransitionTime.Time) < resetPatience) {
+	if stage := found.facts.Stage.Stage; leaving(v.m) && (stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, v1alpha1.ConditionReset).LastTransitionTime.Time) < resetPatience) {
 		v.removing(reasonReset, fmt.Sprintf("the machine is being wiped (%s)", stage), pollFast)
 		return nil
 	}
@@ -172,9 +169,9 @@ func (v *visit) sendReset(ctx context.Context, node resetter, d *departure) erro
 
 // setReset writes the condition Reset with the time at which it was written: what is waited for counts from there.
 func (v *visit) setReset(status metav1.ConditionStatus, reason, message string) {
-	meta.RemoveStatusCondition(&v.m.Status.Conditions, conditionReset)
+	meta.RemoveStatusCondition(&v.m.Status.Conditions, v1alpha1.ConditionReset)
 	meta.SetStatusCondition(&v.m.Status.Conditions, metav1.Condition{
-		Type: conditionReset, Status: status, Reason: reason, Message: message, ObservedGeneration: v.m.Generation, LastTransitionTime: *v.timestamp(),
+		Type: v1alpha1.ConditionReset, Status: status, Reason: reason, Message: message, ObservedGeneration: v.m.Generation, LastTransitionTime: *v.timestamp(),
 	})
 }
 
@@ -195,7 +192,7 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 	if !same(v.m.Spec.Identity, facts.Identity) {
 		return v.removeSilent(ctx, found)
 	}
-	if isTrue(v.m, conditionReset) {
+	if isTrue(v.m, v1alpha1.ConditionReset) {
 		return v.forget(ctx)
 	}
 	if wait := v.undecided(); wait > 0 {
@@ -222,7 +219,7 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 
 // removeSilent waits for a machine that doesn't answer; one that accepted to be wiped isn't waited for for ever.
 func (v *visit) removeSilent(ctx context.Context, found *sighting) error {
-	if condition := find(v.m, conditionReset); leaving(v.m) {
+	if condition := find(v.m, v1alpha1.ConditionReset); leaving(v.m) {
 		if v.now.Sub(condition.LastTransitionTime.Time) <= resetSilence {
 			v.removing(reasonReset, "the machine was told to wipe itself and is expected back in maintenance mode", pollFast)
 			return nil

@@ -176,7 +176,7 @@ func TestThatAMachineIsToBeWipedIsKnownBeforeItIsTold(t *testing.T) {
 		state.ResetErr = context.DeadlineExceeded
 	})
 	m := s.mustReconcile(machine)
-	if condition := find(m, conditionReset); !known || condition == nil || condition.Status != metav1.ConditionUnknown {
+	if condition := find(m, v1alpha1.ConditionReset); !known || condition == nil || condition.Status != metav1.ConditionUnknown {
 		t.Fatalf("known before: %v; %s", known, describeConditions(m))
 	}
 	// The answer was lost and the machine isn't seen again: what is waited for counts from when it was told.

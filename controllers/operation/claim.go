@@ -122,6 +122,20 @@ func (c *Controller) release(ctx context.Context, name string) error {
 func (c *Controller) releaseCluster(ctx context.Context, clusterName, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
+	return c.giveBack(ctx, clusterName, func(holder *v1alpha1.ActiveOperation) (bool, error) {
+		if holder.Name != name {
+			return false, nil
+		}
+		gone, err := c.isGone(ctx, holder)
+		if err != nil || !gone {
+			return false, err
+		}
+		return true, c.uncordonAll(ctx, holder.UID)
+	})
+}
+
+// giveBack takes the claim off a cluster, if may says so of whoever holds it by the API itself.
+func (c *Controller) giveBack(ctx context.Context, clusterName string, may func(*v1alpha1.ActiveOperation) (bool, error)) error {
 	clusters := c.Client.IchorV1alpha1().TalosClusters()
 	cluster, err := clusters.Get(ctx, clusterName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -130,14 +144,10 @@ func (c *Controller) releaseCluster(ctx context.Context, clusterName, name strin
 	if err != nil {
 		return fmt.Errorf("read cluster %s: %w", clusterName, err)
 	}
-	holder := cluster.Status.ActiveOperation
-	if holder == nil || holder.Name != name {
+	if cluster.Status.ActiveOperation == nil {
 		return nil
 	}
-	if gone, err := c.isGone(ctx, holder); err != nil || !gone {
-		return err
-	}
-	if err := c.uncordonAll(ctx, holder.UID); err != nil {
+	if ok, err := may(cluster.Status.ActiveOperation); err != nil || !ok {
 		return err
 	}
 	cluster.Status.ActiveOperation = nil
@@ -150,7 +160,7 @@ func (c *Controller) releaseCluster(ctx context.Context, clusterName, name strin
 // uncordonAll uncordons the Nodes that carry an operation's mark: of machines that are gone meanwhile, or that were cordoned
 // by a process that didn't live to say so.
 func (c *Controller) uncordonAll(ctx context.Context, operation types.UID) error {
-	nodes, err := c.Nodes.Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	nodes, err := c.Nodes.Nodes().List(ctx, metav1.ListOptions{}) // not from a cache: a mark that it doesn't show yet would stay for good
 	if err != nil {
 		return fmt.Errorf("list Nodes: %w", err)
 	}

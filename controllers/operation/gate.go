@@ -109,7 +109,7 @@ func disturbed(m *v1alpha1.TalosMachine, peers []*v1alpha1.TalosMachine) string 
 		if other.Spec.Role != v1alpha1.RoleControlPlane || other.Spec.ApprovalState != v1alpha1.ApprovalApproved {
 			continue
 		}
-		reset := meta.FindStatusCondition(other.Status.Conditions, "Reset")
+		reset := meta.FindStatusCondition(other.Status.Conditions, v1alpha1.ConditionReset)
 		switch applied := meta.FindStatusCondition(other.Status.Conditions, v1alpha1.ConditionConfigApplied); {
 		case other.DeletionTimestamp != nil && reset != nil && reset.Status != metav1.ConditionFalse:
 			return fmt.Sprintf("control plane %s is being removed", other.Name)
@@ -135,7 +135,6 @@ func notReady(m *v1alpha1.TalosMachine) string {
 
 // answer is what a control plane says of etcd.
 type answer struct {
-	name   string
 	status talos.EtcdStatus
 	// members and alarms are only asked of the machine itself.
 	members []talos.EtcdMember
@@ -163,7 +162,7 @@ func (v *visit) quorumWithout(ctx context.Context, peers []*v1alpha1.TalosMachin
 }
 
 func (v *visit) askEtcd(ctx context.Context, m *v1alpha1.TalosMachine, whole bool) answer {
-	a := answer{name: m.Name}
+	var a answer
 	node, err := v.reach(ctx, m)
 	if err != nil {
 		a.err = err

@@ -145,7 +145,7 @@ func TestWhatKeepsAMachineFromGoingDown(t *testing.T) {
 				r.change("cp-3", func(m *v1alpha1.TalosMachine) {
 					now := metav1.Now()
 					m.DeletionTimestamp, m.Finalizers = &now, []string{v1alpha1.MachineFinalizer}
-					m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: "Reset", Status: metav1.ConditionUnknown})
+					m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReset, Status: metav1.ConditionUnknown})
 				})
 			}, "control plane cp-3 is being removed",
 			func(r *rig) {

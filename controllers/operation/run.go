@@ -149,7 +149,8 @@ func (r *run) work(ctx context.Context) error {
 		if next < 0 {
 			return fmt.Errorf("operation %s counts %d of %d machines as done, and finds none that isn't", r.op.Name, status.Done, status.Total)
 		}
-		return r.begin(status.Plan.Machines[next].Name)
+		r.begin(status.Plan.Machines[next].Name)
+		return nil
 	}
 	return r.step(ctx, r.machine(status.Current))
 }
@@ -176,23 +177,11 @@ func (r *run) stepBack(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	clusters := r.Client.IchorV1alpha1().TalosClusters()
-	cluster, err := clusters.Get(ctx, r.cluster.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read cluster %s: %w", r.cluster.Name, err)
-	}
-	if holder := cluster.Status.ActiveOperation; holder == nil || holder.UID != r.op.UID {
-		return nil
-	}
-	cluster.Status.ActiveOperation = nil
-	if _, err := clusters.UpdateStatus(ctx, cluster, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("give cluster %s back: %w", cluster.Name, err)
-	}
-	return nil
+	return r.giveBack(ctx, r.cluster.Name, func(holder *v1alpha1.ActiveOperation) (bool, error) { return holder.UID == r.op.UID, nil })
 }
 
 // begin begins a machine.
-func (r *run) begin(name string) error {
+func (r *run) begin(name string) {
 	r.op.Status.Current = name
 	if r.op.Status.StartedAt == nil {
 		r.op.Status.StartedAt = &r.now
@@ -200,7 +189,6 @@ func (r *run) begin(name string) error {
 	m := r.machine(name)
 	m.StartedAt = &r.now
 	r.enter(v1alpha1.OperationRunning, "%s: begins", name)
-	return nil
 }
 
 // resumed lets a step that failed be tried again, once for each request of a person.

@@ -85,7 +85,8 @@ func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus)
 	planned := r.planned(record.Name)
 	next, ended := r.nextStep(record, planned)
 	if ended {
-		return r.finish(record)
+		r.finish(record)
+		return nil
 	}
 	if next != record.Step || record.State == "" || record.State == v1alpha1.StepVerified {
 		r.intend(record, next)
@@ -226,7 +227,8 @@ func (r *run) leftOut(ctx context.Context, record *v1alpha1.OperationMachineStat
 	record.Cordoned = false
 	r.tell(corev1.EventTypeWarning, "MachineLeftOut", "%s: %s: the machine isn't one of cluster %s any more, and is left out", record.Name, record.Step, r.cluster.Name)
 	r.mark(record, record.Step, record.State, "the machine isn't one of the cluster any more")
-	return r.finish(record)
+	r.finish(record)
+	return nil
 }
 
 // try is an attempt. Before the step that a reboot counts from, the machine's boot id is written down; nothing else comes
@@ -258,16 +260,15 @@ func (r *run) skip(record *v1alpha1.OperationMachineStatus, why string) {
 }
 
 // finish ends the work on a machine.
-func (r *run) finish(record *v1alpha1.OperationMachineStatus) error {
+func (r *run) finish(record *v1alpha1.OperationMachineStatus) {
 	r.op.Status.Current = ""
 	if r.cancelled() {
 		r.enter(v1alpha1.OperationCancelled, "cancelled by %s, at %s (%s)", r.op.Spec.Control.By, record.Name, record.Step)
-		return nil
+		return
 	}
 	record.Done, record.FinishedAt = true, &r.now
 	r.op.Status.Done++
 	r.enter(v1alpha1.OperationRunning, "%s is done, %d of %d", record.Name, r.op.Status.Done, r.op.Status.Total)
-	return nil
 }
 
 // gatePatience is the longest time that any of the gates may take.

@@ -74,6 +74,9 @@ const (
 	ConditionInstalled = "Installed"
 	// ConditionJoined tells whether the machine's Node exists (and its etcd member votes, for control planes).
 	ConditionJoined = "Joined"
+	// ConditionReset is Unknown from when a machine that is being removed is about to be told to wipe itself, True from when
+	// it accepted, and False where it wasn't told after all. Operations leave control planes alone meanwhile.
+	ConditionReset = "Reset"
 	// ConditionReady sums up: Talos runs, the Node is ready and the configuration is the rendered one.
 	ConditionReady = "Ready"
 	// ConditionDriftDetected is true where the running configuration differs from the one the machine is to have.
