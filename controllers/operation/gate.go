@@ -20,8 +20,10 @@ import (
 
 // passGates waits until the machine may go down, by Ichor's own gates.
 func (v *visit) passGates(ctx context.Context) (outcome, error) {
-	if v.op.Spec.ConfigRollout != nil && !waitsForReboot(v.m) {
-		return outcome{needless: true, message: "nothing waits for a reboot any more"}, nil
+	if needless := v.kind().needless; needless != nil {
+		if why := needless(v); why != "" {
+			return outcome{needless: true, message: why}, nil
+		}
 	}
 	if why, err := v.ownGates(ctx); err != nil || why != "" {
 		return outcome{message: why}, err

@@ -157,8 +157,7 @@ func (r *run) machine(name string) *v1alpha1.OperationMachineStatus {
 // mark writes into the journal how far a step is.
 func (r *run) mark(m *v1alpha1.OperationMachineStatus, step string, state v1alpha1.OperationStepState, message string) {
 	if m.Step != step || m.State != state {
-		kind, _ := kindOf(&r.op.Spec)
-		stepsTaken.WithLabelValues(kind.name, step, string(state)).Inc()
+		stepsTaken.WithLabelValues(r.kind().name, step, string(state)).Inc()
 		m.At = &r.now
 	}
 	m.Step, m.State, m.Message = step, state, message

@@ -18,7 +18,6 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/identity"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/kube"
-	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/talos"
 )
 
@@ -87,9 +86,6 @@ type forfeiter interface {
 	EtcdForfeitLeadership(ctx context.Context) error
 }
 
-// unstagePatience is how long a machine may not answer whose staged configuration is to be taken back.
-const unstagePatience = time.Minute
-
 // rebootPatience is how long a machine that was told to reboot may go on running before it is told again.
 const rebootPatience = 2 * time.Minute
 
@@ -118,14 +114,9 @@ func (v *visit) reboot(ctx context.Context) (outcome, error) {
 			return came, err
 		}
 	}
-	if v.op.Spec.ConfigRollout != nil {
-		hash, err := v.Stager.StageConfiguration(ctx, v.m.Name, true)
-		if err != nil {
-			return waiting("%s", err)
-		}
-		if hash != v.record.ConfigHash {
-			v.record.ConfigHash = hash // is written down before the machine is told
-			return outcome{message: "its configuration was staged anew", again: pollStep}, nil
+	if ask := v.kind().beforeReboot; ask != nil {
+		if came, err := ask(v, ctx); err != nil || !came.done {
+			return came, err
 		}
 	}
 	return v.tellReboot(ctx)
@@ -185,20 +176,6 @@ func (v *visit) tellReboot(ctx context.Context) (outcome, error) {
 		return waiting("refused to reboot: %s", err)
 	}
 	return outcome{acted: true, message: "was told to reboot"}, nil
-}
-
-// stage leaves the machine its configuration for the next boot.
-func (v *visit) stage(ctx context.Context) (outcome, error) {
-	hash, err := v.Stager.StageConfiguration(ctx, v.m.Name, v.record.ConfigHash != "")
-	switch {
-	case err != nil:
-		return waiting("%s", err)
-	case hash == "":
-		return outcome{needless: true, message: "nothing waits for a reboot any more"}, nil
-	default:
-		v.record.ConfigHash = hash
-		return done("its configuration is staged")
-	}
 }
 
 // handOver moves the lead of etcd to another member, so that its loss isn't noticed by an election.
@@ -269,13 +246,9 @@ func (v *visit) verify(ctx context.Context) (outcome, error) {
 	if came, err := v.nodeBack(ctx, id); err != nil || !came.done {
 		return came, err
 	}
-	if v.record.ConfigHash != "" {
-		running, err := node.RunningConfiguration(ctx)
-		if err != nil {
-			return waiting("its configuration can't be read: %s", err)
-		}
-		if machineconfig.Hash(running) != v.record.ConfigHash {
-			return waiting("it booted, and runs another configuration than the one that was left with it")
+	if ask := v.kind().verified; ask != nil {
+		if came, err := ask(v, ctx, node); err != nil || !came.done {
+			return came, err
 		}
 	}
 	return done("runs, and its Node is ready")
@@ -355,18 +328,11 @@ func (v *visit) drain(ctx context.Context) (outcome, error) {
 	}
 }
 
-// uncordon puts back what was put aside; of a machine that didn't reboot also what was left with it for its next boot.
+// uncordon puts back what was put aside.
 func (v *visit) uncordon(ctx context.Context) (outcome, error) {
-	if v.record.ConfigHash != "" && v.cancelled() {
-		id, err := v.bootID(ctx)
-		if err == nil && id == v.record.BootID {
-			err = v.Stager.UnstageConfiguration(ctx, v.m.Name)
-		}
-		switch {
-		case err != nil && v.lasted(v.record) < unstagePatience:
-			return waiting("the configuration for its next boot can't be taken back: %s", err)
-		case err != nil:
-			v.tell(corev1.EventTypeWarning, "ConfigurationStaged", "%s: the configuration for its next boot can't be taken back, and takes effect then: %s", v.m.Name, err)
+	if ask := v.kind().putBack; ask != nil && v.cancelled() {
+		if came, err := ask(v, ctx); err != nil || !came.done {
+			return came, err
 		}
 	}
 	node, err := v.node(ctx)

@@ -30,27 +30,29 @@ const maxNamed = 10
 // machines that there are.
 func makePlan(operation *v1alpha1.TalosOperation, cluster *v1alpha1.TalosCluster, all []*v1alpha1.TalosMachine, now metav1.Time) *v1alpha1.OperationPlan {
 	plan := &v1alpha1.OperationPlan{At: now}
+	p := &planning{operation: operation, cluster: cluster, all: all, plan: plan, now: now}
 	kind, known := kindOf(&operation.Spec)
 	if !known {
-		plan.Checks = append(plan.Checks, v1alpha1.OperationCheck{
-			Name: checkType, Result: v1alpha1.CheckFailed,
-			Message: fmt.Sprintf("operations of type %s can't be carried out by this version of ichor-controller; nothing was done", kind.name),
-		})
+		p.check(checkType, v1alpha1.CheckFailed, fmt.Sprintf("operations of type %s can't be carried out by this version of ichor-controller; nothing was done", kind.name))
 		return plan
 	}
 	chosen, check := choose(operation.Spec.Machines, cluster, all)
 	plan.Checks = append(plan.Checks, check)
-	chosen, check = withoutLocked(operation.Spec.Machines, chosen, &plan.Risks)
+	p.chosen, check = withoutLocked(operation.Spec.Machines, chosen, &plan.Risks)
 	plan.Checks = append(plan.Checks, check)
-	if kind.needs != nil {
-		chosen = slices.DeleteFunc(chosen, func(m *v1alpha1.TalosMachine) bool { return !kind.needs(m) })
+	if kind.plan != nil {
+		kind.plan(p)
 	}
-	inOrder(chosen)
-	plan.Checks = append(plan.Checks, readyCheck(chosen), etcdCheck(cluster))
-	for _, m := range chosen {
-		plan.Machines = append(plan.Machines, v1alpha1.PlannedMachine{Name: m.Name, Steps: kind.steps(m, len(operation.Spec.Gates) > 0)})
+	order := kind.order
+	if order == nil {
+		order = controlPlanesFirst
 	}
-	plan.Risks = append(plan.Risks, risks(cluster, chosen, all)...)
+	slices.SortFunc(p.chosen, order)
+	plan.Checks = append(plan.Checks, readyCheck(p.chosen), etcdCheck(cluster))
+	for _, m := range p.chosen {
+		plan.Machines = append(plan.Machines, v1alpha1.PlannedMachine{Name: m.Name, Steps: kind.stepsOf(m, len(operation.Spec.Gates) > 0)})
+	}
+	plan.Risks = append(plan.Risks, risks(cluster, p.chosen, all)...)
 	return plan
 }
 
@@ -128,18 +130,16 @@ func withoutLocked(wanted *v1alpha1.OperationMachines, chosen []*v1alpha1.TalosM
 	return free, check
 }
 
-// inOrder puts control planes first, each kind by name: what would break the cluster shows on a machine whose absence it
-// is made for.
-func inOrder(machines []*v1alpha1.TalosMachine) {
-	slices.SortFunc(machines, func(a, b *v1alpha1.TalosMachine) int {
-		if a.Spec.Role != b.Spec.Role {
-			if a.Spec.Role == v1alpha1.RoleControlPlane {
-				return -1
-			}
-			return 1
+// controlPlanesFirst puts control planes first, each kind of machine by name: what would break the cluster shows on a
+// machine whose absence it is made for.
+func controlPlanesFirst(a, b *v1alpha1.TalosMachine) int {
+	if a.Spec.Role != b.Spec.Role {
+		if a.Spec.Role == v1alpha1.RoleControlPlane {
+			return -1
 		}
-		return strings.Compare(a.Name, b.Name)
-	})
+		return 1
+	}
+	return strings.Compare(a.Name, b.Name)
 }
 
 func readyCheck(chosen []*v1alpha1.TalosMachine) v1alpha1.OperationCheck {

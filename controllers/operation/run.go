@@ -145,6 +145,13 @@ func (r *run) work(ctx context.Context) error {
 		return nil
 	}
 	if status.Current == "" {
+		switch round, left := r.round(); {
+		case len(left) > 0 && round.parallel > 1:
+			return r.together(ctx, round, left)
+		case len(left) > 0:
+			r.begin(left[0])
+			return nil
+		}
 		next := slices.IndexFunc(status.Plan.Machines, func(planned v1alpha1.PlannedMachine) bool { return !r.machine(planned.Name).Done })
 		if next < 0 {
 			return fmt.Errorf("operation %s counts %d of %d machines as done, and finds none that isn't", r.op.Name, status.Done, status.Total)
@@ -186,8 +193,9 @@ func (r *run) begin(name string) {
 	if r.op.Status.StartedAt == nil {
 		r.op.Status.StartedAt = &r.now
 	}
-	m := r.machine(name)
-	m.StartedAt = &r.now
+	if m := r.machine(name); m.StartedAt == nil {
+		m.StartedAt = &r.now
+	}
 	r.enter(v1alpha1.OperationRunning, "%s: begins", name)
 }
 
@@ -198,10 +206,12 @@ func (r *run) resumed() bool {
 		return false
 	}
 	status.HandledResumeRequests = control.ResumeRequests
-	if status.Current != "" {
-		if m := r.machine(status.Current); m.State == v1alpha1.StepFailed {
+	for i := range status.Machines {
+		if m := &status.Machines[i]; m.State == v1alpha1.StepFailed {
 			r.mark(m, m.Step, v1alpha1.StepIntended, "resumed by "+control.By)
 		}
+	}
+	if status.Current != "" {
 		r.enter(v1alpha1.OperationRunning, "%s: resumed by %s", status.Current, control.By)
 	}
 	return true

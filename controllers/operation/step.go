@@ -62,23 +62,11 @@ type step struct {
 	patience func(r *run) time.Duration
 	// waits is set where nothing is being done meanwhile: the operation is Waiting.
 	waits bool
+	// finishes is set where a cancelled operation lets the step come to its end: the machine is on its way.
+	finishes bool
 }
 
 func lasting(d time.Duration) func(*run) time.Duration { return func(*run) time.Duration { return d } }
-
-// steps by their names in plans.
-var steps = map[string]step{
-	stepGates:    {try: (*visit).passGates, patience: lasting(30 * time.Minute), waits: true},
-	stepOwnGates: {try: (*visit).askGates, patience: gatePatience, waits: true},
-	stepSnapshot: {try: (*visit).snapshot, patience: lasting(snapshotTimeout)},
-	stepCordon:   {try: (*visit).cordon, patience: lasting(5 * time.Minute)},
-	stepDrain:    {try: (*visit).drain, patience: drainPatience},
-	stepStage:    {try: (*visit).stage, patience: lasting(5 * time.Minute)},
-	stepHandOver: {try: (*visit).handOver, patience: lasting(5 * time.Minute)},
-	stepReboot:   {try: (*visit).reboot, patience: lasting(20 * time.Minute)},
-	stepVerify:   {try: (*visit).verify, patience: lasting(20 * time.Minute)},
-	stepUncordon: {try: (*visit).uncordon, patience: lasting(5 * time.Minute)},
-}
 
 // step moves the machine that is worked on by one transition, or says what it waits for.
 func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus) error {
@@ -86,6 +74,10 @@ func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus)
 	next, ended := r.nextStep(record, planned)
 	if ended {
 		r.finish(record)
+		return nil
+	}
+	if round, left := r.round(); len(left) > 0 && next != round.step && !r.cancelled() {
+		r.putDown(record)
 		return nil
 	}
 	if next != record.Step || record.State == "" || record.State == v1alpha1.StepVerified {
@@ -112,10 +104,10 @@ func (r *run) planned(name string) []string {
 // nextStep is the step that a machine is at, or comes to. A cancelled operation lets a machine come back that is about to
 // reboot, and puts back what it put aside.
 func (r *run) nextStep(record *v1alpha1.OperationMachineStatus, planned []string) (next string, ended bool) {
-	if r.cancelled() && !(slices.Contains([]string{stepReboot, stepVerify}, record.Step) && record.State != v1alpha1.StepFailed) {
+	if r.cancelled() && !(r.kind().stepOf(record.Step).finishes && record.State != v1alpha1.StepFailed) {
 		planned = []string{stepUncordon}
 		if record.Step != stepUncordon {
-			return stepUncordon, harmless(record.Step)
+			return stepUncordon, r.kind().harmless(record.Step)
 		}
 	}
 	at := slices.Index(planned, record.Step)
@@ -131,24 +123,20 @@ func (r *run) nextStep(record *v1alpha1.OperationMachineStatus, planned []string
 // intend writes down that a step is about to be done.
 func (r *run) intend(record *v1alpha1.OperationMachineStatus, name string) {
 	r.mark(record, name, v1alpha1.StepIntended, "")
-	r.enter(phaseOf(name), "%s: %s", record.Name, name)
+	r.enter(r.phaseOf(name), "%s: %s", record.Name, name)
 }
 
-func phaseOf(step string) v1alpha1.OperationPhase {
-	if steps[step].waits {
+func (r *run) phaseOf(step string) v1alpha1.OperationPhase {
+	if r.kind().stepOf(step).waits {
 		return v1alpha1.OperationWaiting
 	}
 	return v1alpha1.OperationRunning
 }
 
-// bootMark is the step before which a machine's boot id is written down: a reboot after that is the one that is meant,
-// whoever brings it about.
-func (r *run) bootMark(name string) string {
-	planned := r.planned(name)
-	if slices.Contains(planned, stepStage) {
-		return stepStage
-	}
-	return planned[0]
+// kind is the operation's kind.
+func (r *run) kind() kind {
+	kind, _ := kindOf(&r.op.Spec)
+	return kind
 }
 
 // visit looks the machine up; nil if it is no member of the cluster any more.
@@ -172,7 +160,7 @@ func (r *run) attempt(ctx context.Context, record *v1alpha1.OperationMachineStat
 	if v == nil {
 		return r.leftOut(ctx, record)
 	}
-	step := steps[record.Step]
+	step := r.kind().stepOf(record.Step)
 	came, err := r.try(ctx, v, step)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -187,7 +175,8 @@ func (r *run) attempt(ctx context.Context, record *v1alpha1.OperationMachineStat
 	case came.done:
 		r.mark(record, record.Step, v1alpha1.StepVerified, came.message)
 	case came.early:
-		record.Step, record.State, record.At, record.StartedAt, record.Message = "", "", nil, nil, came.message
+		r.beforeBegun(record)
+		record.Message = came.message
 		r.op.Status.Current = ""
 		r.enter(v1alpha1.OperationWaiting, "%s", came.message)
 	case came.needless:
@@ -201,7 +190,7 @@ func (r *run) attempt(ctx context.Context, record *v1alpha1.OperationMachineStat
 		r.fail(record, fmt.Sprintf("not done after %s: %s", step.patience(r), came.message))
 	default:
 		record.Message = came.message
-		r.enter(phaseOf(record.Step), "%s: %s: %s", record.Name, record.Step, came.message)
+		r.enter(r.phaseOf(record.Step), "%s: %s: %s", record.Name, record.Step, came.message)
 		r.after = max(came.again, pollStep)
 	}
 	return nil
@@ -234,7 +223,7 @@ func (r *run) leftOut(ctx context.Context, record *v1alpha1.OperationMachineStat
 // try is an attempt. Before the step that a reboot counts from, the machine's boot id is written down; nothing else comes
 // of that attempt.
 func (r *run) try(ctx context.Context, v *visit, step step) (*outcome, error) {
-	if v.record.BootID == "" && v.record.Step == r.bootMark(v.record.Name) {
+	if v.record.BootID == "" && v.record.Step == r.kind().bootMark {
 		id, err := v.bootID(ctx)
 		if err == nil {
 			v.record.BootID = id
