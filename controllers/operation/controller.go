@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"maesh.dev/ichor/controllers/operation/drain"
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/controllers/operation/gates"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"

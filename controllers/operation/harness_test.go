@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"maesh.dev/ichor/controllers/operation/drain"
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/controllers/operation/gates"
 	"maesh.dev/ichor/controllers/operation/snapshot"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"maesh.dev/ichor/controllers/operation/drain"
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/pkg/apis/ichor/identity"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/kube"

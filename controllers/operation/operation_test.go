@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"maesh.dev/ichor/controllers/operation/drain"
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/controllers/operation/gates"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"

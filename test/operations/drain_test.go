@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"maesh.dev/ichor/controllers/operation/drain"
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
 
