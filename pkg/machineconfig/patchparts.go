@@ -94,9 +94,15 @@ func checkDocument(raw []byte, seen map[[2]string]bool, path *field.Path) field.
 		APIVersion any `json:"apiVersion"`
 		Kind       any `json:"kind"`
 		Name       any `json:"name"`
+		Op         any `json:"op"`
+		Path       any `json:"path"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return field.ErrorList{field.Invalid(path, "", "must be an object")}
+	}
+	if head.Kind == nil && head.Op != nil && head.Path != nil {
+		return field.ErrorList{field.Invalid(path, "", "is an operation of a JSON patch (RFC 6902), which Talos doesn't take for a configuration of several documents; "+
+			"write the fields as they are to be, and what is to go with $patch: delete")}
 	}
 	var errs field.ErrorList
 	apiVersion, kind, name := word(head.APIVersion, path.Child("apiVersion"), &errs), word(head.Kind, path.Child("kind"), &errs), word(head.Name, path.Child("name"), &errs)

@@ -59,6 +59,10 @@ func TestCheckPatch(t *testing.T) {
 			parts: PatchParts{Documents: [][]byte{[]byte(`{"apiVersion":"v1alpha1","kind":{},"name":7}`)}},
 			want:  []fault{{"spec.documents[0].kind", "text"}, {"spec.documents[0].name", "text"}},
 		},
+		"an operation of a JSON patch": {
+			parts: PatchParts{Documents: [][]byte{[]byte(`{"op":"replace","path":"/machine/token","value":"` + secret + `"}`)}},
+			want:  []fault{{"spec.documents[0]", "RFC 6902"}},
+		},
 		"one document twice": {
 			parts: PatchParts{Documents: [][]byte{
 				[]byte(`{"apiVersion":"v1alpha1","kind":"UserVolumeConfig","name":"data","provisioning":{"minSize":"1GiB"}}`),

@@ -5,6 +5,7 @@ package apiserver_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,5 +100,31 @@ func TestAPatchFitsItsCluster(t *testing.T) {
 	}
 	if err := admin.TalosConfigPatches().Delete(ctx, patch.Name, metav1.DeleteOptions{}); err != nil {
 		t.Errorf("deleting it: %v", err)
+	}
+}
+
+// A JSON patch inside of a patch is refused with the reason, wherever somebody puts it, and its values aren't repeated.
+func TestAJSONPatchInAPatchIsRefused(t *testing.T) {
+	t.Parallel()
+	w, ctx := &world{Env: harness.Start(t)}, testContext(t)
+	client := of(w.dynamic(t, harness.Admin), "TalosConfigPatch")
+	operation := object{"op": "add", "path": "/machine/env/PASSWORD", "value": secretText}
+	for field, value := range map[string]any{
+		"spec.machine": list{operation}, "spec.cluster": list{operation}, "spec.documents.0": operation, "spec.documents": list{list{operation}},
+	} {
+		patch := example(t, "TalosConfigPatch")
+		set(t, patch, field, normalized(t, value))
+		_, err := client.Create(ctx, patch, metav1.CreateOptions{})
+		if !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) || strings.Contains(err.Error(), secretText) {
+			t.Errorf("%s: got %v, want a refusal that doesn't repeat the value", field, err)
+			continue
+		}
+		if !strings.Contains(err.Error(), "RFC 6902") {
+			t.Errorf("%s: the reason isn't said: %v", field, err)
+		}
+		// Server-side apply compares with the schema first, in words of its own.
+		if _, err := client.Apply(ctx, patch.GetName(), patch, metav1.ApplyOptions{FieldManager: "kubectl"}); err == nil {
+			t.Errorf("%s: it can be applied", field)
+		}
 	}
 }

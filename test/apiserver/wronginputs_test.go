@@ -103,6 +103,7 @@ var wrongPatches = []wrong{
 	{"a registry's password", "TalosConfigPatch", "spec.documents.1.password", secretText, nil},
 	{"an unknown document", "TalosConfigPatch", "spec.documents.0.kind", "UserVolumesConfig", nil},
 	{"a document without kind", "TalosConfigPatch", "spec.documents.0.kind", "", nil},
+	{"an operation of a JSON patch", "TalosConfigPatch", "spec.documents.0", object{"op": "add", "path": "/machine/token", "value": secretText}, []string{"spec.documents[0]"}},
 	{"a document of another version", "TalosConfigPatch", "spec.documents.0.apiVersion", "v2", nil},
 	{"an unknown field of a document", "TalosConfigPatch", "spec.documents.0.provisioning.minSiz", "1GiB", nil},
 	{"an unknown field of a rule for images", "TalosConfigPatch", "spec.documents.0", object{"apiVersion": "v1alpha1", "kind": "ImageVerificationConfig", "rules": list{object{"image": "registry.k8s.io/*", "denied": true}}}, []string{"spec.documents[0].rules[0].denied"}},
