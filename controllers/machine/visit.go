@@ -107,7 +107,7 @@ func (v *visit) save(ctx context.Context) error {
 		if getErr != nil || newest.UID != v.m.UID {
 			break
 		}
-		carryOutcome(v.m, newest)
+		carryOutcome(v.was, v.m, newest)
 		written, err = api.UpdateStatus(ctx, newest, metav1.UpdateOptions{})
 	}
 	if err != nil {
@@ -121,10 +121,14 @@ func (v *visit) save(ctx context.Context) error {
 	return nil
 }
 
-// carryOutcome copies what this controller alone writes, and what the outcome is in, to a newer version of the object.
-func carryOutcome(from, to *v1alpha1.TalosMachine) {
+// carryOutcome copies what this controller alone writes, and what the outcome is in, to a newer version of the object. The
+// versions that a machine is to have are an operation's as well: only a change of them is carried over.
+func carryOutcome(was, from, to *v1alpha1.TalosMachine) {
 	status := from.DeepCopy().Status
-	to.Status.Provisioning, to.Status.Config, to.Status.SettledVersions = status.Provisioning, status.Config, status.SettledVersions
+	to.Status.Provisioning, to.Status.Config = status.Provisioning, status.Config
+	if !equality.Semantic.DeepEqual(was.Status.SettledVersions, status.SettledVersions) {
+		to.Status.SettledVersions = status.SettledVersions
+	}
 	to.Status.Phase, to.Status.Stage, to.Status.Inventory = status.Phase, status.Stage, status.Inventory
 	for _, condition := range status.Conditions {
 		if condition.Type == v1alpha1.ConditionIdentityResolved {

@@ -23,8 +23,10 @@ func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.Ta
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKubernetes(facts.Versions.Kubernetes, facts.MaintenanceVersion, facts.Versions.Talos); err != nil {
-		return nil, err
+	for _, version := range KubernetesVersions(facts.Versions) {
+		if err := checkKubernetes(version, facts.MaintenanceVersion, facts.Versions.Talos); err != nil {
+			return nil, err
+		}
 	}
 	role, err := talosRole(m.Spec.Role)
 	if err != nil {
@@ -53,6 +55,7 @@ func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.Ta
 		return nil, fmt.Errorf("generate the base configuration of a %s: %w", m.Spec.Role, err)
 	}
 	provider, err = provider.PatchV1Alpha1(func(v1 *talosv1alpha1.Config) error {
+		setComponents(v1.ClusterConfig, facts.Versions)
 		if spec.Hardening.KubeletServingCertificates {
 			v1.MachineConfig.MachineKubelet.KubeletExtraArgs = talosv1alpha1.Args{
 				"rotate-server-certificates": talosv1alpha1.NewArgValue("true", nil),

@@ -7265,7 +7265,28 @@ func schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref common.ReferenceCallback
 					},
 					"kubernetes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kubernetes version of every component of the machine, for instance v1.36.6.",
+							Description: "kubernetes version of the machine's kubelet and of every component that isn't named below, for instance v1.36.6.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kubeAPIServer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kubeAPIServer is the version of kube-apiserver while an upgrade is on its way, and it is another one than kubernetes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kubeControllerManager": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kubeControllerManager is the version of kube-controller-manager, likewise.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kubeScheduler": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kubeScheduler is the version of kube-scheduler, likewise.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -317,6 +317,9 @@ func judgeInputs(inputs *ichor.ConfigRevisionInputs, path *field.Path) field.Err
 		{path.Child("approvedBy"), inputs.ApprovedBy},
 		{path.Child("versions", "talos"), inputs.Versions.Talos},
 		{path.Child("versions", "kubernetes"), inputs.Versions.Kubernetes},
+		{path.Child("versions", "kubeAPIServer"), inputs.Versions.KubeAPIServer},
+		{path.Child("versions", "kubeControllerManager"), inputs.Versions.KubeControllerManager},
+		{path.Child("versions", "kubeScheduler"), inputs.Versions.KubeScheduler},
 		{path.Child("versions", "schematicID"), inputs.Versions.SchematicID},
 		{path.Child("versions", "configContract"), inputs.Versions.ConfigContract},
 	} {

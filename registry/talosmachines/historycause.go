@@ -153,10 +153,14 @@ func versionsMessage(before, after *ichor.SettledVersions) string {
 	for _, each := range []struct{ what, was, is string }{
 		{"Talos", before.Talos, after.Talos},
 		{"Kubernetes", before.Kubernetes, after.Kubernetes},
+		{"kube-apiserver", cmp.Or(before.KubeAPIServer, before.Kubernetes), cmp.Or(after.KubeAPIServer, after.Kubernetes)},
+		{"kube-controller-manager", cmp.Or(before.KubeControllerManager, before.Kubernetes), cmp.Or(after.KubeControllerManager, after.Kubernetes)},
+		{"kube-scheduler", cmp.Or(before.KubeScheduler, before.Kubernetes), cmp.Or(after.KubeScheduler, after.Kubernetes)},
 		{"schematic", before.SchematicID, after.SchematicID},
 		{"configuration for Talos", before.ConfigContract, after.ConfigContract},
 	} {
-		if each.was != each.is {
+		follows := strings.HasPrefix(each.what, "kube-") && each.was == before.Kubernetes && each.is == after.Kubernetes
+		if each.was != each.is && !follows {
 			parts = append(parts, fmt.Sprintf("%s %s to %s", each.what, cmp.Or(each.was, "none"), cmp.Or(each.is, "none")))
 		}
 	}

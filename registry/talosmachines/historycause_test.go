@@ -99,6 +99,18 @@ func TestWhatCausedARevision(t *testing.T) {
 				Kind: "Versions", Change: "Changed", Message: "the machine's versions were settled anew: Talos v1.14.5 to v1.14.6, schematic none to abc",
 			}},
 		},
+		"an operation moved one component on": {
+			before: inputsWith(), after: inputsWith(func(in *ichor.ConfigRevisionInputs) { in.Versions.KubeAPIServer = "v1.36.7" }), now: now,
+			want: []ichor.ConfigRevisionCause{{
+				Kind: "Versions", Change: "Changed", Message: "the machine's versions were settled anew: kube-apiserver v1.36.6 to v1.36.7",
+			}},
+		},
+		"every component is moved on at once": {
+			before: inputsWith(), after: inputsWith(func(in *ichor.ConfigRevisionInputs) { in.Versions.Kubernetes = "v1.36.7" }), now: now,
+			want: []ichor.ConfigRevisionCause{{
+				Kind: "Versions", Change: "Changed", Message: "the machine's versions were settled anew: Kubernetes v1.36.6 to v1.36.7",
+			}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -172,8 +172,14 @@ type LinkInventory struct {
 type SettledVersions struct {
 	// talos version, for instance v1.14.5.
 	Talos string
-	// kubernetes version of every component of the machine, for instance v1.36.6.
+	// kubernetes version of the machine's kubelet and of every component that isn't named below, for instance v1.36.6.
 	Kubernetes string
+	// kubeAPIServer is the version of kube-apiserver while an upgrade is on its way, and it is another one than kubernetes.
+	KubeAPIServer string
+	// kubeControllerManager is the version of kube-controller-manager, likewise.
+	KubeControllerManager string
+	// kubeScheduler is the version of kube-scheduler, likewise.
+	KubeScheduler string
 	// schematicID of the installer image.
 	SchematicID string
 	// configContract is the version of Talos that the machine's configuration is written for.

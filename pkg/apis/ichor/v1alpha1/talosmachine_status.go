@@ -227,9 +227,18 @@ type SettledVersions struct {
 	// talos version, for instance v1.14.5.
 	// +optional
 	Talos string `json:"talos,omitempty"`
-	// kubernetes version of every component of the machine, for instance v1.36.6.
+	// kubernetes version of the machine's kubelet and of every component that isn't named below, for instance v1.36.6.
 	// +optional
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// kubeAPIServer is the version of kube-apiserver while an upgrade is on its way, and it is another one than kubernetes.
+	// +optional
+	KubeAPIServer string `json:"kubeAPIServer,omitempty"`
+	// kubeControllerManager is the version of kube-controller-manager, likewise.
+	// +optional
+	KubeControllerManager string `json:"kubeControllerManager,omitempty"`
+	// kubeScheduler is the version of kube-scheduler, likewise.
+	// +optional
+	KubeScheduler string `json:"kubeScheduler,omitempty"`
 	// schematicID of the installer image.
 	// +optional
 	SchematicID string `json:"schematicID,omitempty"`

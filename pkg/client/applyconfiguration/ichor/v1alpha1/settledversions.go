@@ -11,8 +11,14 @@ package v1alpha1
 type SettledVersionsApplyConfiguration struct {
 	// talos version, for instance v1.14.5.
 	Talos *string `json:"talos,omitempty"`
-	// kubernetes version of every component of the machine, for instance v1.36.6.
+	// kubernetes version of the machine's kubelet and of every component that isn't named below, for instance v1.36.6.
 	Kubernetes *string `json:"kubernetes,omitempty"`
+	// kubeAPIServer is the version of kube-apiserver while an upgrade is on its way, and it is another one than kubernetes.
+	KubeAPIServer *string `json:"kubeAPIServer,omitempty"`
+	// kubeControllerManager is the version of kube-controller-manager, likewise.
+	KubeControllerManager *string `json:"kubeControllerManager,omitempty"`
+	// kubeScheduler is the version of kube-scheduler, likewise.
+	KubeScheduler *string `json:"kubeScheduler,omitempty"`
 	// schematicID of the installer image.
 	SchematicID *string `json:"schematicID,omitempty"`
 	// configContract is the version of Talos that the machine's configuration is written for: the lowest of the one that it
@@ -39,6 +45,30 @@ func (b *SettledVersionsApplyConfiguration) WithTalos(value string) *SettledVers
 // If called multiple times, the Kubernetes field is set to the value of the last call.
 func (b *SettledVersionsApplyConfiguration) WithKubernetes(value string) *SettledVersionsApplyConfiguration {
 	b.Kubernetes = &value
+	return b
+}
+
+// WithKubeAPIServer sets the KubeAPIServer field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubeAPIServer field is set to the value of the last call.
+func (b *SettledVersionsApplyConfiguration) WithKubeAPIServer(value string) *SettledVersionsApplyConfiguration {
+	b.KubeAPIServer = &value
+	return b
+}
+
+// WithKubeControllerManager sets the KubeControllerManager field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubeControllerManager field is set to the value of the last call.
+func (b *SettledVersionsApplyConfiguration) WithKubeControllerManager(value string) *SettledVersionsApplyConfiguration {
+	b.KubeControllerManager = &value
+	return b
+}
+
+// WithKubeScheduler sets the KubeScheduler field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubeScheduler field is set to the value of the last call.
+func (b *SettledVersionsApplyConfiguration) WithKubeScheduler(value string) *SettledVersionsApplyConfiguration {
+	b.KubeScheduler = &value
 	return b
 }
 
