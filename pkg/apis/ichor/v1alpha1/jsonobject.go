@@ -5,7 +5,7 @@ package v1alpha1
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -27,15 +27,20 @@ func (o JSONObject) MarshalJSON() ([]byte, error) {
 	return o.Raw, nil
 }
 
-// UnmarshalJSON takes any JSON object; null is an empty one. Anything else is an error that names what came.
+// UnmarshalJSON takes any JSON object; null is an empty one. Anything else is an error that doesn't repeat it.
 func (o *JSONObject) UnmarshalJSON(in []byte) error {
 	in = bytes.TrimSpace(in)
 	if bytes.Equal(in, []byte("null")) {
 		o.Raw = nil
 		return nil
 	}
-	if len(in) == 0 || in[0] != '{' || !json.Valid(in) {
-		return fmt.Errorf("expected a JSON object, got %.40q", in)
+	switch {
+	case len(in) > 0 && in[0] == '[' && json.Valid(in):
+		// What Talos takes for single documents, and people have at hand.
+		return errors.New("expected a JSON object, got a list; a JSON patch (RFC 6902) isn't taken: its paths can't tell the documents of Talos' configuration apart, so write the fields as they are to be")
+	case len(in) == 0 || in[0] != '{' || !json.Valid(in):
+		// What came is not repeated: it may be a secret.
+		return errors.New("expected a JSON object")
 	}
 	o.Raw = append([]byte(nil), in...)
 	return nil
