@@ -166,6 +166,30 @@ func TestWhatSomebodyChangedOnAMachine(t *testing.T) {
 	}
 }
 
+// Somebody changes what needs a reboot, and then, before anybody looks again, takes that back and changes something else:
+// that a reboot was needed says nothing of it.
+func TestWhatSomebodyChangedInstead(t *testing.T) {
+	t.Parallel()
+	s, names := joined(t, 11)
+	machine := names[0]
+	s.changeCluster(func(c *v1alpha1.TalosCluster) { c.Spec.DriftPolicy = v1alpha1.DriftPolicyReapply })
+	s.patch("tuning", `{"sysctls":{"vm.swappiness":"1"}}`)
+	s.mustReconcile(machine)
+	s.settle(machine)
+	const udev = "machine:\n    udev:\n        rules: [mine]\n"
+	s.byHand(machine, "machine:\n", udev)
+	wantCondition(t, s.mustReconcile(machine), v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, v1alpha1.ReasonRebootRequired, "machine.udev")
+	s.byHand(machine, udev, "machine:\n")
+	s.byHand(machine, `vm.swappiness: "1"`, `vm.swappiness: "99"`)
+	s.mustReconcile(machine)
+	s.settle(machine)
+	if got := s.runs(machine); !strings.Contains(got, `vm.swappiness: "1"`) {
+		t.Errorf("it was not mended: %s", describeConditions(s.get(machine)))
+	}
+	wantCondition(t, s.get(machine), v1alpha1.ConditionDriftDetected, metav1.ConditionFalse, v1alpha1.ReasonInSync)
+	assertQuiet(t, s, machine)
+}
+
 // What needs a reboot waits, on every version; nothing is sent, and nobody is said to have changed the machine.
 func TestAPatchThatNeedsAReboot(t *testing.T) {
 	t.Parallel()

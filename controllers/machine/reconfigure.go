@@ -127,10 +127,12 @@ func place(document, path string) string {
 	}
 }
 
-// refusedBefore is why the machine refused this very configuration, which it would do again; empty if it didn't.
+// refusedBefore is why the machine refused this very configuration, or it was left for a reboot, on top of what it runs:
+// it would do that again. Empty if it didn't, or runs something else by now.
 func (v *visit) refusedBefore(wanted *rendering) (reason string) {
 	condition := find(v.was, v1alpha1.ConditionConfigApplied)
-	if condition == nil || condition.Status == metav1.ConditionTrue || v.was.Status.Config == nil || v.was.Status.Config.RenderedHash != wanted.hash {
+	if condition == nil || condition.Status == metav1.ConditionTrue || v.was.Status.Config == nil || v.was.Status.Config.RenderedHash != wanted.hash ||
+		v.was.Status.Config.RunningHash != v.config().RunningHash {
 		return ""
 	}
 	if condition.Reason == v1alpha1.ReasonRefusedByMachine || condition.Reason == v1alpha1.ReasonRebootRequired {
