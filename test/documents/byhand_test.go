@@ -26,7 +26,8 @@ var (
 
 // Somebody changes a machine by hand, at a random place of a configuration that has every kind of document: that is one
 // item of drift, at that place, which shows no secret. Where Ichor says that no reboot is needed, the machine takes the
-// change and takes it back; where it says that one is, a machine that knows says so too.
+// change, and the product's controller mends it; where it says that one is, a machine that knows says so too, and the
+// controller tells of it and leaves the machine alone.
 func TestHandMadeChanges(t *testing.T) {
 	t.Parallel()
 	for _, version := range versions {
@@ -37,6 +38,7 @@ func TestHandMadeChanges(t *testing.T) {
 			late := 0
 			for role, h := range rack(t, version, patches...) {
 				want, masks := h.with(t, patches...)
+				mender := h.mended(t, want, patches...)
 				random := rand.New(rand.NewPCG(*seed, uint64(len(role))))
 				made := 0
 				for tries := 0; made < *changes; tries++ {
@@ -44,7 +46,7 @@ func TestHandMadeChanges(t *testing.T) {
 						t.Fatalf("%s took %d of %d changes", role, made, tries)
 					}
 					change := draw(t, random, want)
-					waits, taken := h.byHand(t, string(role), want, masks, change)
+					waits, taken := h.byHand(t, string(role), mender, want, masks, change)
 					if taken {
 						made++
 					}
@@ -60,9 +62,9 @@ func TestHandMadeChanges(t *testing.T) {
 	}
 }
 
-// byHand makes one change on a machine and takes it back. It tells whether the change needs a reboot, and whether it was
+// byHand makes one change on a machine, which the controller mends, or else it is taken back. It tells whether the change needs a reboot, and whether it was
 // one that Talos takes and that means something.
-func (h *hollow) byHand(t *testing.T, role string, want []byte, masks machineconfig.Masks, made change) (waits, taken bool) {
+func (h *hollow) byHand(t *testing.T, role string, mender *mender, want []byte, masks machineconfig.Masks, made change) (waits, taken bool) {
 	t.Helper()
 	expected, err := machineconfig.Compare(want, made.text, masks)
 	if err != nil || len(expected) == 0 {
@@ -85,21 +87,33 @@ func (h *hollow) byHand(t *testing.T, role string, want []byte, masks machinecon
 	if len(drift) != 1 || drift[0].Document != made.document || !made.at(drift[0].Path.String()) {
 		t.Errorf("%s: %s is the drift %+v", role, made, drift)
 	}
-	for _, each := range drift {
-		shown := each.Want + each.Have
+	if err := mender.mend(t, h, late); err != nil {
+		t.Errorf("%s: %s: %v", role, made, err)
+	}
+	for _, shown := range append(shownOf(drift), mender.said(t)) {
 		for _, secret := range h.secrets() {
 			if strings.Contains(shown, secret) {
 				t.Errorf("%s: %s shows a secret", role, made)
 			}
 		}
 	}
-	if err := h.apply(t, want); err != nil {
-		t.Errorf("%s: %s isn't taken back: %v", role, made, err)
+	if late {
+		if err := h.apply(t, want); err != nil {
+			t.Errorf("%s: %s isn't taken back: %v", role, made, err)
+		}
 	}
 	if left := h.drift(t, want, masks); len(left) > 0 {
 		t.Errorf("%s: %s was taken back, and leaves %+v", role, made, left)
 	}
 	return late, true
+}
+
+func shownOf(drift []machineconfig.Difference) []string {
+	var shown []string
+	for _, each := range drift {
+		shown = append(shown, each.Want+each.Have)
+	}
+	return shown
 }
 
 // secrets are texts that are never to be seen.

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/machineconfig"
+	"maesh.dev/ichor/pkg/secretsbundle"
 	"maesh.dev/ichor/pkg/talos"
 	"maesh.dev/ichor/test/documents"
 	"maesh.dev/ichor/test/hollow/fleet"
@@ -29,8 +29,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bundle is of a version whose service account key is quick to make; nothing else about it differs.
-var bundle = sync.OnceValues(func() (*secrets.Bundle, error) {
-	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_6)
+var bundle = sync.OnceValues(func() (*secretsbundle.Bundle, error) {
+	return secretsbundle.Generate(talosconfig.TalosVersion1_6, time.Now())
 })
 
 // cluster of an endpoint.
@@ -64,7 +64,7 @@ func of(t *testing.T, c *v1alpha1.TalosCluster, role v1alpha1.MachineRole, m fle
 	}
 	object.Status.Inventory = inventory
 	return &rendered{machineconfig.Inputs{
-		Bundle: keys, Cluster: c, Machine: object,
+		Bundle: keys.Talos(), Cluster: c, Machine: object,
 		Facts: machineconfig.Facts{MaintenanceVersion: m.TalosVersion, Inventory: inventory, Versions: machineconfig.Settle(c, "")},
 	}}
 }
@@ -100,6 +100,8 @@ func (r *rendered) with(t *testing.T, patches ...*v1alpha1.TalosConfigPatch) (te
 type hollow struct {
 	*rendered
 	version string
+	machine *node.Node
+	access  talos.Credentials
 	node    talos.ConfiguredNode
 }
 
@@ -120,6 +122,7 @@ func rack(t *testing.T, version string, patches ...*v1alpha1.TalosConfigPatch) m
 		c.Spec.TalosVersion = version
 		h := &hollow{rendered: of(t, c, each, m), version: version}
 		machine := place.Start(m)
+		h.machine = machine
 		status := hollowtest.Wait(t, machine, node.InMaintenance)
 		text, _ := h.with(t, patches...)
 		h.install(t, machine.Address(), talos.Fingerprint(status.Fingerprint), text)
@@ -158,12 +161,12 @@ func (h *hollow) connect(t *testing.T, at netip.Addr) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials := talos.Credentials{CA: h.in.Bundle.Certs.OS.Crt, Certificate: certificate.Crt, Key: certificate.Key}
+	h.access = talos.Credentials{CA: h.in.Bundle.Certs.OS.Crt, Certificate: certificate.Crt, Key: certificate.Key}
 	ctx := patient(t)
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		connection, err := dialer.DialConfigured(ctx, at, credentials)
+		connection, err := dialer.DialConfigured(ctx, at, h.access)
 		if err == nil {
 			if facts, fault := connection.Facts(ctx); fault == nil && facts.SystemDisk != nil && (facts.Stage.Stage == v1alpha1.StageBooting || facts.Stage.Stage == v1alpha1.StageRunning) {
 				h.node = connection
