@@ -65,15 +65,39 @@ var commands = map[string]command{
 	"applies": {read: true, help: "the configurations it was sent, without their text", run: look(func(n *node.Node) []node.Apply {
 		return append([]node.Apply{}, n.Applies()...) // never null in JSON
 	})},
-	"power-off":      {help: "cut the power", run: simple((*node.Node).PowerOff)},
-	"power-on":       {help: "switch the machine on", run: simple((*node.Node).PowerOn)},
-	"wipe":           {help: "empty all disks, with a power cut", run: simple((*node.Node).Wipe)},
-	"certificate":    {help: "present a new certificate with a new key", run: certain((*node.Node).NewCertificate)},
-	"drop-apply":     {help: "break the connection of the next ApplyConfiguration after it took effect", run: certain((*node.Node).DropApply)},
-	"cut-apply":      {help: "break the connection of the next ApplyConfiguration before all of it arrived", run: certain((*node.Node).CutApply)},
-	"late-apply":     {args: []string{"DURATION"}, help: "let the next ApplyConfiguration take effect only after a time, even if its caller is gone", run: lasting((*node.Node).LateApply)},
-	"hang-tls":       {args: []string{"on|off"}, help: "accept connections and never answer", run: onOff((*node.Node).HangTLS)},
-	"fail-install":   {args: []string{"on|off"}, help: "make installs and upgrades fail", run: onOff((*node.Node).FailInstall)},
+	"deeds": {read: true, help: "what it did: boots, installers, pulls, and what it was told", run: look(func(n *node.Node) []node.Deed {
+		return append([]node.Deed{}, n.Deeds()...)
+	})},
+	"power-off":    {help: "cut the power", run: simple((*node.Node).PowerOff)},
+	"power-on":     {help: "switch the machine on", run: simple((*node.Node).PowerOn)},
+	"wipe":         {help: "empty all disks, with a power cut", run: simple((*node.Node).Wipe)},
+	"certificate":  {help: "present a new certificate with a new key", run: certain((*node.Node).NewCertificate)},
+	"drop-apply":   {help: "break the connection of the next ApplyConfiguration after it took effect", run: certain((*node.Node).DropApply)},
+	"cut-apply":    {help: "break the connection of the next ApplyConfiguration before all of it arrived", run: certain((*node.Node).CutApply)},
+	"late-apply":   {args: []string{"DURATION"}, help: "let the next ApplyConfiguration take effect only after a time, even if its caller is gone", run: lasting((*node.Node).LateApply)},
+	"hang-tls":     {args: []string{"on|off"}, help: "accept connections and never answer", run: onOff((*node.Node).HangTLS)},
+	"fail-install": {args: []string{"on|off"}, help: "make installs and upgrades fail", run: onOff((*node.Node).FailInstall)},
+	"fail-pull": {args: []string{"missing|down|off"}, help: "make pulls of images end badly", run: func(n *node.Node, args []string) (any, error) {
+		how := args[0]
+		if how == "off" {
+			how = ""
+		}
+		if err := n.FailPull(how); err != nil {
+			return nil, argument("%w", err)
+		}
+		return nil, nil
+	}},
+	"slow-pull":          {args: []string{"DURATION"}, help: "let each pull of an image take a time; 0s ends it", run: lasting((*node.Node).SlowPull)},
+	"slow-install":       {args: []string{"DURATION"}, help: "let each installer take a time; 0s ends it", run: lasting((*node.Node).SlowInstall)},
+	"drop-upgrade":       {help: "break the connection of the next upgrade once its installer runs", run: certain((*node.Node).DropUpgrade)},
+	"fail-upgraded-boot": {args: []string{"on|off"}, help: "make upgraded systems fail to boot, so that the machine goes back to the old one", run: onOff((*node.Node).FailUpgradedBoot)},
+	"other-schematic": {args: []string{"ID|off"}, help: "install another schematic than an image names", run: func(n *node.Node, args []string) (any, error) {
+		if args[0] == "off" {
+			args[0] = ""
+		}
+		n.OtherSchematic(args[0])
+		return nil, nil
+	}},
 	"oversize":       {args: []string{"on|off"}, help: "make the inventory too large for any client to receive", run: onOff((*node.Node).Oversize)},
 	"slow":           {args: []string{"DURATION"}, help: "delay each call; 0s ends it", run: lasting((*node.Node).Slow)},
 	"change-address": {args: []string{"ADDRESS[/BITS]"}, help: "give the machine another address", run: changeAddress},

@@ -26,6 +26,7 @@ const (
 	ephemeralDir  = "ephemeral"
 	logDir        = "logs"
 	applyLogFile  = "applies.jsonl"
+	deedLogFile   = "deeds.jsonl"
 	hardwareFile  = "hardware.json"
 	folderMode    = 0o700
 	fileMode      = 0o600
@@ -76,6 +77,9 @@ func (f *Folder) LogDir() string { return filepath.Join(f.dir, logDir) }
 
 // ApplyLog is the file that records applied configurations (without their text).
 func (f *Folder) ApplyLog() string { return filepath.Join(f.dir, applyLogFile) }
+
+// DeedLog is the file that records what the machine did.
+func (f *Folder) DeedLog() string { return filepath.Join(f.dir, deedLogFile) }
 
 // EphemeralDir is the folder that stands for /var.
 func (f *Folder) EphemeralDir() string { return filepath.Join(f.dir, ephemeralDir) }

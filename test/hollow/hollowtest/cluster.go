@@ -3,12 +3,17 @@
 package hollowtest
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
@@ -113,4 +118,18 @@ func Insecure(tb testing.TB, n *node.Node) *client.Client {
 	tb.Helper()
 	// Whose certificate it is does not matter to tests of what maintenance serves.
 	return Dial(tb, n.Address(), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
+}
+
+// Pull has a machine pull an image into Talos' own store.
+func Pull(ctx context.Context, t testing.TB, c *client.Client, image string) {
+	t.Helper()
+	stream, err := c.ImageClient.Pull(ctx, &machine.ImageServicePullRequest{
+		Containerd: &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM}, ImageRef: image,
+	})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Fatalf("pull %s: %v", image, err)
+	}
 }

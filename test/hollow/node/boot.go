@@ -141,6 +141,7 @@ func (b *boot) run(ctx context.Context) ending {
 	defer b.cancel()
 	b.kernelLog.printf("Linux version 6.18.0-talos")
 	b.kernelLog.printf("[talos] task machined: Talos %s", b.slot.Version)
+	b.did(Deed{What: DeedBoot, Version: b.slot.Version})
 	b.spawn(b.api.loop)
 	b.spawn(b.main)
 	stopWatch := b.node.options.Discovery.watch(b.discovered)

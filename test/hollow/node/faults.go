@@ -39,6 +39,15 @@ type faults struct {
 	cutApply bool
 	// lateApply is how long the next ApplyConfiguration is on its way inside of the machine.
 	lateApply time.Duration
+	// failPull is how pulls end; slowPull and slowInstall are how long pulls and installers take, if not zero.
+	failPull              string
+	slowPull, slowInstall time.Duration
+	// dropUpgrade closes the connection of the next LifecycleService.Upgrade while the installer runs.
+	dropUpgrade bool
+	// failUpgradedBoot makes a system fail that was installed over another one.
+	failUpgradedBoot bool
+	// otherSchematic is what is installed in place of what an image names.
+	otherSchematic string
 	// also are further addresses of the machine.
 	also []netip.Prefix
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
@@ -70,9 +69,10 @@ func (b *boot) writeSystem(ctx context.Context, target fleet.Disk, image string,
 	if err := b.node.faults.installError(image); err != nil {
 		return fmt.Errorf("install %s: %w", image, err)
 	}
-	if err := work(ctx, time.Duration(b.node.machine().Timings.Install)); err != nil {
+	if err := work(ctx, b.installTime()); err != nil {
 		return err
 	}
+	slot.Schematic = b.node.faults.schematic(slot.Schematic)
 	next := disk.Installation{Device: target.Device, Serial: target.Serial, WWID: target.WWID, Current: slot}
 	if !fresh {
 		current, err := b.installed()
@@ -97,9 +97,20 @@ func (b *boot) writeSystem(ctx context.Context, target fleet.Disk, image string,
 	return nil
 }
 
-// upgradeSystem installs over the running system. Until the new one was ready once, the tag in META makes a failed boot
-// go back to the old one.
+// upgradeSystem installs over the running system, and writes down that it did, or why not.
 func (b *boot) upgradeSystem(ctx context.Context, image string) error {
+	err := b.installOver(ctx, image)
+	deed := Deed{What: DeedInstaller, Image: image}
+	if err != nil {
+		deed.Error = err.Error()
+	}
+	b.did(deed)
+	return err
+}
+
+// installOver installs over the running system. Until the new one was ready once, the tag in META makes a failed boot
+// go back to the old one.
+func (b *boot) installOver(ctx context.Context, image string) error {
 	target, err := b.currentSystemDisk()
 	if err != nil {
 		return err

@@ -147,6 +147,7 @@ func TestAnUpgradeByTheInstallerBootsTheNewVersionAfterAReboot(t *testing.T) {
 	ctx := patient(t)
 	upgrade := func(version string) (int32, string) {
 		t.Helper()
+		hollowtest.Pull(ctx, t, admin, installerImage(version))
 		stream, err := admin.LifecycleClient.Upgrade(ctx, &machine.LifecycleServiceUpgradeRequest{
 			Containerd: &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM},
 			Source:     &machine.InstallArtifactsSource{ImageName: installerImage(version)},

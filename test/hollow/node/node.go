@@ -40,6 +40,8 @@ type Node struct {
 	log     *slog.Logger
 	traffic *traffic
 	applies *applyLog
+	deeds   *deedLog
+	images  images
 	faults  *faults
 	// bootstraps counts the calls that made this node begin an etcd.
 	bootstraps atomic.Int64
@@ -77,9 +79,13 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", o.Machine.Name, err)
 	}
+	deeds, err := openDeedLog(folder.DeedLog())
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", o.Machine.Name, err)
+	}
 	n := &Node{
 		options: o, folder: folder, log: o.Log.With("machine", o.Machine.Name),
-		traffic: newTraffic(), applies: applies, faults: newFaults(), changed: make(chan struct{}),
+		traffic: newTraffic(), applies: applies, deeds: deeds, faults: newFaults(), changed: make(chan struct{}),
 	}
 	kept, err := disk.ReadHardware[hardware](folder)
 	switch {

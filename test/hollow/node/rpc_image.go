@@ -4,14 +4,9 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strings"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -22,7 +17,7 @@ import (
 )
 
 // imageService is ImageService. There is no registry: any well-formed reference can be pulled, but for tags that are
-// called "missing", which no registry has.
+// called "missing", which no registry has, and what a test has asked to fail.
 type imageService struct {
 	machine.UnimplementedImageServiceServer
 	boot *boot
@@ -42,31 +37,18 @@ func checkInstance(c *common.ContainerdInstance) error {
 	return nil
 }
 
-var referencePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._:/-]*[a-z0-9])?(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`)
-
-const missingTag = ":missing"
-
-// pull takes the time of a pull and gives the reference pinned to a digest.
-func (b *boot) pull(ctx context.Context, reference string) (string, error) {
-	if !referencePattern.MatchString(reference) {
-		return "", status.Errorf(codes.InvalidArgument, "failed to parse image reference: %s", reference)
-	}
-	if err := work(ctx, time.Duration(b.node.machine().Timings.Pull)); err != nil {
-		return "", err
-	}
-	if strings.HasSuffix(reference, missingTag) {
-		return "", status.Errorf(codes.NotFound, "error pulling image: %s: not found", reference)
-	}
-	if strings.Contains(reference, "@") {
-		return reference, nil
-	}
-	sum := sha256.Sum256([]byte(reference))
-	return reference + "@sha256:" + hex.EncodeToString(sum[:]), nil
-}
-
 // List implements ImageService.
-func (s *imageService) List(in *machine.ImageServiceListRequest, _ grpc.ServerStreamingServer[machine.ImageServiceListResponse]) error {
-	return checkInstance(in.GetContainerd())
+func (s *imageService) List(in *machine.ImageServiceListRequest, srv grpc.ServerStreamingServer[machine.ImageServiceListResponse]) error {
+	if err := checkInstance(in.GetContainerd()); err != nil {
+		return err
+	}
+	references, digests := s.boot.node.images.list(in.GetContainerd().GetNamespace())
+	for _, reference := range references {
+		if err := srv.Send(&machine.ImageServiceListResponse{Name: reference, Digest: digests[reference], Size: imageSize}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pull implements ImageService.
@@ -74,7 +56,12 @@ func (s *imageService) Pull(in *machine.ImageServicePullRequest, srv grpc.Server
 	if err := checkInstance(in.GetContainerd()); err != nil {
 		return err
 	}
-	name, err := s.boot.pull(srv.Context(), in.GetImageRef())
+	progress := func(status machine.ImageServicePullLayerProgress_Status, offset int64) error {
+		return srv.Send(&machine.ImageServicePullResponse{Response: &machine.ImageServicePullResponse_PullProgress{PullProgress: &machine.ImageServicePullProgress{
+			LayerId: "layer", Progress: &machine.ImageServicePullLayerProgress{Status: status, Offset: offset, Total: imageSize},
+		}}})
+	}
+	name, err := s.boot.pull(srv.Context(), in.GetContainerd().GetNamespace(), in.GetImageRef(), progress)
 	if err != nil {
 		return err
 	}
@@ -126,8 +113,17 @@ func checkNamespace(ns common.ContainerdNamespace) error {
 }
 
 // ImageList implements MachineService.
-func (s *machineService) ImageList(in *machine.ImageListRequest, _ machine.MachineService_ImageListServer) error {
-	return checkNamespace(in.GetNamespace())
+func (s *machineService) ImageList(in *machine.ImageListRequest, srv machine.MachineService_ImageListServer) error {
+	if err := checkNamespace(in.GetNamespace()); err != nil {
+		return err
+	}
+	references, digests := s.boot.node.images.list(in.GetNamespace())
+	for _, reference := range references {
+		if err := srv.Send(&machine.ImageListResponse{Name: reference, Digest: digests[reference], Size: imageSize}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ImagePull implements MachineService.
@@ -135,7 +131,8 @@ func (s *machineService) ImagePull(ctx context.Context, in *machine.ImagePullReq
 	if err := checkNamespace(in.GetNamespace()); err != nil {
 		return nil, err
 	}
-	if _, err := s.boot.pull(ctx, in.GetReference()); err != nil {
+	silent := func(machine.ImageServicePullLayerProgress_Status, int64) error { return nil }
+	if _, err := s.boot.pull(ctx, in.GetNamespace(), in.GetReference(), silent); err != nil {
 		return nil, err
 	}
 	return &machine.ImagePullResponse{Messages: []*machine.ImagePull{{}}}, nil
@@ -207,28 +204,45 @@ func (s *lifecycleService) Install(in *machine.LifecycleServiceInstallRequest, s
 	return report(s.boot.writeSystem(srv.Context(), target, image, true), send)
 }
 
-// Upgrade implements LifecycleService.
+// Upgrade implements LifecycleService. The installer goes on when its caller is gone: only what it says is lost then
+// (Talos: internal/app/lifecycle, which waits for the container with a context of its own).
 func (s *lifecycleService) Upgrade(in *machine.LifecycleServiceUpgradeRequest, srv grpc.ServerStreamingServer[machine.LifecycleServiceUpgradeResponse]) error {
 	end, err := s.begin()
 	if err != nil {
 		return err
 	}
 	defer end()
-	installed, err := s.boot.installed()
+	b := s.boot
+	installed, err := b.installed()
 	if err != nil {
 		return err
 	}
 	if installed == nil {
 		return status.Error(codes.FailedPrecondition, "machine is not installed")
 	}
-	if in.GetSource().GetImageName() == "" {
+	image := in.GetSource().GetImageName()
+	if image == "" {
 		return status.Error(codes.InvalidArgument, "installer image name is required")
 	}
+	b.kernelLog.printf("[talos] starting upgrade: installer_image=%s, system_disk=%s", image, installed.Device)
+	if !b.node.images.has(in.GetContainerd().GetNamespace(), image) {
+		return status.Errorf(codes.Internal, "upgrade failed: installer image %q not found in containerd store", image)
+	}
 	send := func(p *machine.LifecycleServiceInstallProgress) error {
-		return srv.Send(&machine.LifecycleServiceUpgradeResponse{Progress: p})
+		_ = srv.Send(&machine.LifecycleServiceUpgradeResponse{Progress: p}) // whoever is gone hears nothing
+		return nil
 	}
 	if err := send(message("running Talos installer")); err != nil {
 		return err
 	}
-	return report(s.boot.upgradeSystem(srv.Context(), in.GetSource().GetImageName()), send)
+	if b.node.faults.takeDropUpgrade() {
+		b.node.traffic.breakAll()
+	}
+	failed := b.upgradeSystem(b.ctx, image)
+	if failed != nil {
+		b.kernelLog.printf("[talos] upgrade failed: exit_code=1")
+	} else {
+		b.kernelLog.printf("[talos] upgrade completed successfully: exit_code=0")
+	}
+	return report(failed, send)
 }

@@ -25,6 +25,7 @@ import (
 func (s *machineService) Reboot(_ context.Context, in *machine.RebootRequest) (*machine.RebootResponse, error) {
 	actor := uuid.NewString()
 	s.boot.kernelLog.printf("[talos] reboot via API received. actor id: %s", actor)
+	s.boot.did(Deed{What: DeedToldReboot})
 	s.boot.runSequence(actor, sequence.Reboot, false, s.boot.rebootPhases(in))
 	return &machine.RebootResponse{Messages: []*machine.Reboot{{ActorId: actor}}}, nil
 }
@@ -94,6 +95,7 @@ func (s *machineService) Upgrade(ctx context.Context, in *machine.UpgradeRequest
 		}
 	}
 	actor := uuid.NewString()
+	b.did(Deed{What: DeedToldUpgrade, Image: in.GetImage()})
 	switch {
 	case !b.configured():
 		b.runSequence(actor, sequence.MaintenanceUpgrade, false, b.maintenanceUpgradePhases(in))

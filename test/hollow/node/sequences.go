@@ -136,6 +136,9 @@ func (b *boot) mountEphemeral(context.Context) error {
 
 // startAllServices starts Kubernetes' parts and waits until all services are up, for as long as Talos would.
 func (b *boot) startAllServices(ctx context.Context) error {
+	if _, fresh := b.metaValue(meta.Upgrade); fresh && b.node.faults.upgradedBootFails() {
+		return errors.New("a service of the new system failed")
+	}
 	b.startService(ctx, "cri")
 	b.refresh()
 	if err := b.startWorkload(); err != nil {
