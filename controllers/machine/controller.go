@@ -64,6 +64,7 @@ type Controller struct {
 	nodes    kube.Nodes
 	library  *library
 	turns    *turns
+	looks    *looks
 	queue    workqueue.TypedRateLimitingInterface[string]
 	synced   []cache.InformerSynced
 }
@@ -82,6 +83,7 @@ func New(config Config) (*Controller, error) {
 		library:  newLibrary(),
 		nodes:    kube.Nodes{Lister: config.Nodes.Lister(), Client: config.NodeClient},
 		turns:    newTurns(),
+		looks:    newLooks(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "machine", Clock: config.Clock},

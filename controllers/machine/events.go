@@ -26,8 +26,15 @@ func (c *Controller) enqueueMachine(object any) {
 // settleRunning is how long changes of what a machine runs are gathered before it is looked at.
 const settleRunning = 500 * time.Millisecond
 
-// RunsAnother brings a look at a machine that runs another configuration than is known.
-func (c *Controller) RunsAnother(name string) { c.queue.AddAfter(name, settleRunning) }
+// RunsAnother brings a look at a machine that runs another configuration than is known. One that was sent its configuration
+// and is waited for is looked at at once.
+func (c *Controller) RunsAnother(name string) {
+	wait := settleRunning
+	if m, err := c.machines.Get(name); err == nil && isBeingConfigured(m) {
+		wait = 0
+	}
+	c.queue.AddAfter(name, wait)
+}
 
 // enqueueChanged leaves out updates of nothing but conditions: they are this controller's own, or not about what it does,
 // and a condition whose words change with every look would have the next look follow at once.

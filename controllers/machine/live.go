@@ -73,6 +73,13 @@ func (t *turns) controlPlaneWaits(m *v1alpha1.TalosMachine, cluster *v1alpha1.Ta
 	return ""
 }
 
+// askLive is claimLive without claiming.
+func (t *turns) askLive(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster, all []*v1alpha1.TalosMachine, now time.Time) (why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.workerWaits(m, cluster, all, now)
+}
+
 func (t *turns) workerWaits(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster, all []*v1alpha1.TalosMachine, now time.Time) string {
 	busy := 0
 	for _, other := range peers(m, all) {

@@ -156,17 +156,13 @@ func (v *visit) readConfigured(ctx context.Context, address netip.Addr, credenti
 }
 
 func (v *visit) readNode(ctx context.Context, found *sighting, node talos.ConfiguredNode) error {
-	who, err := node.Identity(ctx)
-	if err != nil {
-		return err
-	}
-	if !same(v.m.Spec.Identity, who) {
-		found.kind, found.reply = sawOther, replyOther
-		return fmt.Errorf("another machine answers at %s: %s", found.address, describeIdentity(who))
-	}
 	facts, err := node.Facts(ctx)
 	if err != nil {
 		return err
+	}
+	if who := facts.Identity; !same(v.m.Spec.Identity, who) {
+		found.kind, found.reply = sawOther, replyOther
+		return fmt.Errorf("another machine answers at %s: %s", found.address, describeIdentity(who))
 	}
 	found.kind, found.node, found.facts = sawConfigured, node, facts
 	return nil

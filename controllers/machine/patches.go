@@ -196,11 +196,13 @@ func (c *Controller) enqueueTargets(patch *v1alpha1.TalosConfigPatch) {
 	if err != nil {
 		return
 	}
+	var concerned []*v1alpha1.TalosMachine
 	for _, m := range all {
 		if m.Spec.ApprovalState == v1alpha1.ApprovalApproved && machineconfig.Targets(&patch.Spec.Target, m) {
-			c.enqueueMachine(m)
+			concerned = append(concerned, m)
 		}
 	}
+	c.enqueueSpread(concerned)
 }
 
 func patchOf(object any) *v1alpha1.TalosConfigPatch {

@@ -20,6 +20,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	cached, err := c.machines.Get(name)
 	if apierrors.IsNotFound(err) {
 		lastSeen.DeleteLabelValues(name)
+		c.looks.forget(name)
 		return 0, nil
 	}
 	if err != nil {
@@ -94,6 +95,10 @@ func (v *visit) stepApproved(ctx context.Context) error {
 	if waits, err := v.waitsForTurn(); err != nil || waits {
 		return err
 	}
+	if waits, err := v.waitsForLiveTurn(); err != nil || waits {
+		return err
+	}
+	v.looks.note(v.m.Name, v.now)
 	found, err := v.look(ctx)
 	if err != nil {
 		return v.secretsFailed(err)

@@ -34,8 +34,8 @@ const (
 )
 
 // looksPerSecond bounds the looks at all machines together that are on their way between their configuration and their
-// Node. A look takes some milliseconds of CPU here and on the machine. Nobody waits for it: the Node brings the next look
-// by itself.
+// Node, or take up a changed one. A look takes some milliseconds of CPU here and on the machine. Nobody waits for it: the
+// Node brings the next look by itself, and so does the watch of what the machine runs.
 const looksPerSecond = 20
 
 // visit is one look at one machine: the object as it was read, and as it is to be.
@@ -72,7 +72,7 @@ func (v *visit) paced() time.Duration {
 	if v.took {
 		return pollTook
 	}
-	if v.after == 0 || !onItsWay(v.m, v.now) {
+	if v.after == 0 || !moves(v.m, v.now) {
 		return v.after
 	}
 	all, err := v.machines.List(labels.Everything())
@@ -81,11 +81,16 @@ func (v *visit) paced() time.Duration {
 	}
 	moving := 0
 	for _, m := range all {
-		if onItsWay(m, v.now) {
+		if moves(m, v.now) {
 			moving++
 		}
 	}
 	return max(v.after, time.Duration(moving)*time.Second/looksPerSecond)
+}
+
+// moves tells whether a machine is expected to be something else soon, by what it was sent.
+func moves(m *v1alpha1.TalosMachine, now time.Time) bool {
+	return onItsWay(m, now) || isBeingConfigured(m)
 }
 
 // tell announces an event; it is sent once the status that it goes with is written, so once per transition.

@@ -84,9 +84,17 @@ func (s Store) LoadFor(ctx context.Context, cluster *v1alpha1.TalosCluster) (*Bu
 	if err != nil {
 		return nil, err
 	}
-	if known := cluster.Status.SecretsBundleHash; known != "" && known != bundle.Hash() {
-		return nil, fmt.Errorf("%w: Secret %s/%s holds a bundle with hash %.12s, cluster %s was made with %.12s; put the original bundle back",
-			ErrChanged, cluster.Spec.SecretsRef.Namespace, cluster.Spec.SecretsRef.Name, bundle.Hash(), cluster.Name, known)
+	if err := checkHash(cluster, bundle); err != nil {
+		return nil, err
 	}
 	return bundle, nil
+}
+
+// checkHash holds a bundle against the hash that its cluster's status remembers, if it does: ErrChanged.
+func checkHash(cluster *v1alpha1.TalosCluster, bundle *Bundle) error {
+	if known := cluster.Status.SecretsBundleHash; known != "" && known != bundle.Hash() {
+		return fmt.Errorf("%w: Secret %s/%s holds a bundle with hash %.12s, cluster %s was made with %.12s; put the original bundle back",
+			ErrChanged, cluster.Spec.SecretsRef.Namespace, cluster.Spec.SecretsRef.Name, bundle.Hash(), cluster.Name, known)
+	}
+	return nil
 }

@@ -164,7 +164,7 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 
 	machine, err := machinecontroller.New(machinecontroller.Config{
 		Client: ichor, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: kubernetes.CoreV1(),
-		Bundles: store, Values: machinecontroller.SecretValues{Secrets: kubernetes.CoreV1()}, Credentials: credentials, Dialer: dialer, Prober: prober, Recorder: p.recorder,
+		Bundles: &secretsbundle.Recent{Store: store, Clock: clock.RealClock{}}, Values: machinecontroller.SecretValues{Secrets: kubernetes.CoreV1()}, Credentials: credentials, Dialer: dialer, Prober: prober, Recorder: p.recorder,
 	})
 	if err != nil {
 		return nil, err

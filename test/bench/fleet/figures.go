@@ -30,7 +30,7 @@ type figures struct {
 	overhead []time.Duration
 	// configuration is the time that a changed patch takes to reach every worker.
 	configuration             time.Duration
-	configurationCPU          map[string]time.Duration
+	configurationCPU, restCPU map[string]time.Duration
 	memory                    float64
 	writesBefore, writesAfter writes
 	cpu                       map[string]time.Duration
@@ -56,7 +56,8 @@ func (f *figures) rows(s settings) []report.Row {
 		rows = append(rows, report.Compare("  "+key, per(written[key]), 0, "1", 0))
 	}
 	rows = append(rows, cpuRows("CPU for each machine until it is Ready, all programs", f.cpu, s.machines)...)
-	return append(rows, cpuRows("CPU for each machine until it has the patch, all programs", f.configurationCPU, s.machines)...)
+	rows = append(rows, cpuRows("CPU for each machine until it has the patch, all programs", f.configurationCPU, s.machines)...)
+	return append(rows, cpuRows("CPU for each machine in "+restFor.String()+" in which nothing happens, all programs", f.restCPU, s.machines)...)
 }
 
 // cpuRows are what one machine costs, in all and by program.

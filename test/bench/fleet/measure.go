@@ -53,7 +53,7 @@ func measure(ctx context.Context, s settings) (f *figures, err error) {
 	}
 	defer b.seen.stop()
 	defer stopWatching()
-	for _, step := range []func(context.Context) error{b.discover, b.label, b.provision, b.configure, b.weigh} {
+	for _, step := range []func(context.Context) error{b.discover, b.label, b.provision, b.rest, b.configure, b.weigh} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
