@@ -3,9 +3,6 @@
 package artifacts_test
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"sigs.k8s.io/yaml"
 
 	"maesh.dev/ichor/artifacts"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -402,56 +398,5 @@ func TestAuditPolicies(t *testing.T) {
 				t.Errorf("level %s, want %s", got, test.want)
 			}
 		})
-	}
-}
-
-// An alert over a metric that isn't there, or is called otherwise, never fires.
-func TestAlertsAreOverMetricsThatAreDocumented(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("monitoring", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rules struct {
-		Spec struct {
-			Groups []struct {
-				Name  string `json:"name"`
-				Rules []struct {
-					Alert       string            `json:"alert"`
-					Expr        string            `json:"expr"`
-					For         string            `json:"for"`
-					Labels      map[string]string `json:"labels"`
-					Annotations map[string]string `json:"annotations"`
-				} `json:"rules"`
-			} `json:"groups"`
-		} `json:"spec"`
-		APIVersion string         `json:"apiVersion"`
-		Kind       string         `json:"kind"`
-		Metadata   map[string]any `json:"metadata"`
-	}
-	if err := yaml.UnmarshalStrict(text, &rules); err != nil {
-		t.Fatal(err)
-	}
-	alerts, metric := 0, regexp.MustCompile("ichor_[a-z_]+")
-	for _, group := range rules.Spec.Groups {
-		for _, rule := range group.Rules {
-			alerts++
-			names := metric.FindAllString(rule.Expr, -1)
-			if len(names) == 0 || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
-				t.Errorf("alert %s lacks something: %+v", rule.Alert, rule)
-			}
-			for _, name := range names {
-				if !strings.Contains(string(documented), "`"+name+"`") {
-					t.Errorf("alert %s: there is no metric %s in docs/metrics.md", rule.Alert, name)
-				}
-			}
-		}
-	}
-	if alerts == 0 {
-		t.Error("there are no alerts")
 	}
 }
