@@ -83,8 +83,8 @@ func plans() []plan {
 	return all
 }
 
-// TestKilled brings three control planes and two workers from nothing to Ready while the bootstrap and the controller
-// are killed.
+// TestKilled brings three control planes and two workers from nothing to Ready, and then a changed patch to some of them,
+// while the bootstrap and the controller are killed.
 func TestKilled(t *testing.T) {
 	for _, p := range plans() {
 		t.Run(p.name, func(t *testing.T) { killedRun(t, p) })
@@ -122,6 +122,7 @@ func killedRun(t *testing.T, p plan) {
 	c.checkWrites(t, p)
 	c.checkMachines(t)
 	c.checkCluster(t)
+	c.reconfigured(t, p)
 	if after := c.secret(t); after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the Secret with the bundle was written again: %s, then %s", before.ResourceVersion, after.ResourceVersion)
 	}
