@@ -14,6 +14,11 @@ import (
 // kept. Gracefully means that it drains its Node and leaves etcd first. The call returns before anything has happened.
 // Source: Talos, internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer.go (reset).
 func (n *node) Reset(ctx context.Context, graceful bool) error {
+	return n.ResetDisks(ctx, graceful, nil)
+}
+
+// ResetDisks is Reset that wipes user disks as well, by their devices such as /dev/sda.
+func (n *node) ResetDisks(ctx context.Context, graceful bool, devices []string) error {
 	_, err := within(ctx, n, n.options.WriteTimeout, "reset", func(ctx context.Context) (struct{}, error) {
 		answer, err := n.machine.Reset(ctx, &machineapi.ResetRequest{
 			Graceful: graceful,
@@ -22,6 +27,7 @@ func (n *node) Reset(ctx context.Context, graceful bool) error {
 				{Label: constants.StatePartitionLabel, Wipe: true},
 				{Label: constants.EphemeralPartitionLabel, Wipe: true},
 			},
+			UserDisksToWipe: devices,
 		})
 		if err != nil {
 			return struct{}{}, err

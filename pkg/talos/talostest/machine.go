@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -59,6 +62,8 @@ type State struct {
 	Facts       talos.Facts
 	// Config is the running configuration.
 	Config []byte
+	// RunningErr is answered to whoever asks for it.
+	RunningErr error
 	// Applied are the configurations that reached the machine, in order.
 	Applied [][]byte
 	Fault   Fault
@@ -70,8 +75,12 @@ type State struct {
 	Kubeconfig   []byte
 	// Resets counts resets, Ungraceful those of them that left etcd to others.
 	Resets, Ungraceful int
+	// WipedDisks are the devices that were to be wiped besides the system disk.
+	WipedDisks []string
 	// OnReset is called when the machine is told to wipe itself, before it does.
 	OnReset func()
+	// LoseReset breaks the connection after the machine was told to wipe itself.
+	LoseReset bool
 	// ResetErr is answered instead of wiping.
 	ResetErr error
 	// Watches counts the watches of the configuration that run; WatchErr ends them.
@@ -223,7 +232,7 @@ func (c *connection) ApplyConfiguration(_ context.Context, config []byte, mode t
 
 func (c *connection) RunningConfiguration(context.Context) ([]byte, error) {
 	var config []byte
-	err := c.do(func(s *State) error { config = s.Config; return nil })
+	err := c.do(func(s *State) error { config = s.Config; return s.RunningErr })
 	return config, err
 }
 
@@ -290,7 +299,12 @@ func (c *connection) Kubeconfig(context.Context) ([]byte, error) {
 }
 
 // Reset wipes the machine.
-func (c *connection) Reset(_ context.Context, graceful bool) error {
+func (c *connection) Reset(ctx context.Context, graceful bool) error {
+	return c.ResetDisks(ctx, graceful, nil)
+}
+
+// ResetDisks wipes the machine and more of its disks.
+func (c *connection) ResetDisks(_ context.Context, graceful bool, devices []string) error {
 	if told := c.machine.Snapshot().OnReset; told != nil {
 		told()
 	}
@@ -299,6 +313,7 @@ func (c *connection) Reset(_ context.Context, graceful bool) error {
 			return s.ResetErr
 		}
 		s.Resets++
+		s.WipedDisks = append(s.WipedDisks, devices...)
 		if !graceful {
 			s.Ungraceful++
 		}
@@ -306,6 +321,9 @@ func (c *connection) Reset(_ context.Context, graceful bool) error {
 		s.Fingerprint = talos.Fingerprint(fmt.Sprintf("after-reset-%d", s.Resets))
 		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageMaintenance, Ready: true}
 		s.Facts.SystemDisk = nil
+		if s.LoseReset {
+			return status.Error(codes.Unavailable, errGone.Error())
+		}
 		return nil
 	})
 }
