@@ -110,6 +110,22 @@ type State struct {
 	RebootErr error
 	// Staged is the configuration for the next boot.
 	Staged []byte
+	// Images are those that the machine has, Pulls how often it pulled one, PullErr what a pull is answered with instead.
+	Images  map[string]bool
+	Pulls   int
+	PullErr error
+	// Legacy machines have no LifecycleService.
+	Legacy bool
+	// Installs counts the runs of an installer; InstallExit and InstallErr are how they end. LoseInstall loses the answer.
+	Installs    int
+	InstallExit int32
+	InstallErr  error
+	LoseInstall bool
+	// InstallerRuns says that one runs; Trace is what the kernel log tells of the last one.
+	InstallerRuns bool
+	Trace         talos.InstallerTrace
+	// Installed is the image that boots next; empty if it is the one that runs.
+	Installed string
 	// Credentials are those of the latest connection.
 	Credentials talos.Credentials
 }
