@@ -145,6 +145,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.MachineReclaimList{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_MachineReclaimList(ref),
 		v1alpha1.MachineReclaimSpec{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_MachineReclaimSpec(ref),
 		v1alpha1.MachineReclaimStatus{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref),
+		v1alpha1.MachineRemoval{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_MachineRemoval(ref),
 		v1alpha1.MachineSection{}.OpenAPIModelName():                v1alpha1.MachineSection{}.OpenAPIDefinition(),
 		v1alpha1.ObjectGeneration{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_ObjectGeneration(ref),
 		v1alpha1.OperationCheck{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_OperationCheck(ref),
@@ -164,9 +165,12 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PreviewRefusal{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_PreviewRefusal(ref),
 		v1alpha1.PreviewRender{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_PreviewRender(ref),
 		v1alpha1.ProvisioningStatus{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref),
+		v1alpha1.QuarantinedMachine{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_QuarantinedMachine(ref),
 		v1alpha1.Reboot{}.OpenAPIModelName():                        schema_pkg_apis_ichor_v1alpha1_Reboot(ref),
 		v1alpha1.ReclaimDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_ReclaimDisk(ref),
 		v1alpha1.RefusedPatch{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_RefusedPatch(ref),
+		v1alpha1.RemovalStatus{}.OpenAPIModelName():                 schema_pkg_apis_ichor_v1alpha1_RemovalStatus(ref),
+		v1alpha1.RemovedDisk{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_RemovedDisk(ref),
 		v1alpha1.Reprovision{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_Reprovision(ref),
 		v1alpha1.RotateCA{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_RotateCA(ref),
 		v1alpha1.RotateKey{}.OpenAPIModelName():                     schema_pkg_apis_ichor_v1alpha1_RotateKey(ref),
@@ -3791,7 +3795,7 @@ func schema_pkg_apis_ichor_v1alpha1_DiscoveredHost(ref common.ReferenceCallback)
 					},
 					"class": {
 						SchemaProps: spec.SchemaProps{
-							Description: "class is Maintenance, AlreadyConfigured, OursUnknown, NotTalos or Unreachable.",
+							Description: "class is Maintenance, AlreadyConfigured, OursUnknown, Quarantined, NotTalos or Unreachable.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6038,6 +6042,73 @@ func schema_pkg_apis_ichor_v1alpha1_MachineReclaimStatus(ref common.ReferenceCal
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_MachineRemoval(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MachineRemoval is how a machine is removed, beyond the ordinary. Once the object is deleted, skipDrain and force can be set, but not be taken back, and no disk can be added.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"skipDrain": {
+						SchemaProps: spec.SchemaProps{
+							Description: "skipDrain doesn't wait for the pods of the machine's Node: they end with the machine. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"force": {
+						SchemaProps: spec.SchemaProps{
+							Description: "force gives the machine up if it doesn't answer: its etcd member is removed by another control plane, if etcd keeps its quorum, its Node is deleted, and it is quarantined (status.quarantined of the cluster): nothing on it was wiped. A machine that answers is wiped, without waiting for its pods. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"consent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "consent is the name of this object, typed once more. Required with force, refused without.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"wipeDisks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "wipeDisks are disks to wipe besides the system disk and the ephemeral one: storage, user volumes, unused ones. Each must match exactly one disk of status.inventory. At most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DiskMatch{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the user who asked last. Recorded by the server.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when that was. Recorded by the server.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName(), v1alpha1.DiskMatch{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_ObjectGeneration(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -6627,13 +6698,6 @@ func schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref common.ReferenceCallback)
 							},
 						},
 					},
-					"image": {
-						SchemaProps: spec.SchemaProps{
-							Description: "image is the installer image that the machine is to get, where another version of Talos is installed.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
 				},
 				Required: []string{"name"},
 			},
@@ -6995,6 +7059,86 @@ func schema_pkg_apis_ichor_v1alpha1_ProvisioningStatus(ref common.ReferenceCallb
 	}
 }
 
+func schema_pkg_apis_ichor_v1alpha1_QuarantinedMachine(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "QuarantinedMachine is a machine that was removed without being wiped.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"machineUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "machineUID of the TalosMachine that was removed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the TalosMachine that was removed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"identity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "identity of the machine.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.MachineIdentity{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role that the machine had.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodeName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nodeName is the name of its Kubernetes Node.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"etcdMemberID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "etcdMemberID is the etcd member that was removed for it, in hexadecimal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the user who consented.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is when the machine was given up.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is why it wasn't wiped, in words.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"machineUID", "name", "at"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName(), v1alpha1.MachineIdentity{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_ichor_v1alpha1_Reboot(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -7096,6 +7240,122 @@ func schema_pkg_apis_ichor_v1alpha1_RefusedPatch(ref common.ReferenceCallback) c
 					},
 				},
 				Required: []string{"name", "reason"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_RemovalStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RemovalStatus is how far a removal is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"disks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "disks are what becomes of each of the machine's disks. Written before the machine is told anything. At most 256.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RemovedDisk{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"drainStartedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "drainStartedAt is when the pods of the machine's Node were first asked to go.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"drainedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "drainedAt is when nothing was left to wait for on the machine's Node, or waiting was skipped.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"etcdMemberID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "etcdMemberID is the etcd member, in hexadecimal, that another control plane takes out for this machine. Written before it is; no other member is taken out then.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"givenUpAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "givenUpAt is when it was decided to give the machine up without wiping it.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName(), v1alpha1.RemovedDisk{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_RemovedDisk(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RemovedDisk is what becomes of a disk of a machine that is removed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"fate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fate is Wipe or Keep.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role that the disk has: system, ephemeral, storage, userVolume or unused.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serial": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serial number of the disk.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"wwid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "wwid is the disk's world wide identifier.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"device": {
+						SchemaProps: spec.SchemaProps{
+							Description: "device is the disk's path in the boot that the machine is told in.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the volume of a userVolume.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"fate", "role"},
 			},
 		},
 	}
@@ -7701,6 +7961,20 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterSpec(ref common.ReferenceCallbac
 							Ref:         ref(v1alpha1.Reprovision{}.OpenAPIModelName()),
 						},
 					},
+					"deletionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionPolicy is what deleting this object does to the cluster's machines: Refuse (it can't be deleted while it has any), Orphan (their objects go, and nothing is written to any machine) or Destroy (workers and then control planes are wiped, and with the last of them this API goes). Deleting a cluster with machines needs the verb \"remove\" on \"talosmachines/removal\". While the cluster is being deleted, only Destroy can be changed, to Orphan. Defaults to Refuse.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"deletionConsent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"secretsRef", "controlPlane"},
 			},
@@ -7821,11 +8095,32 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterStatus(ref common.ReferenceCallb
 							Ref:         ref(v1alpha1.ActiveOperation{}.OpenAPIModelName()),
 						},
 					},
+					"quarantined": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"machineUID",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "quarantined are machines that were removed without being wiped (spec.removal.force): they still hold the cluster's configuration. One that comes back is told of (status.discovery.hosts, condition MachinesQuarantined), its Node is cordoned, and nothing is written to it. It ends when a person approves the machine again: reset by hand and found anew, or entered as Adopted. At most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.QuarantinedMachine{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1.Condition{}.OpenAPIModelName(), v1alpha1.ActiveOperation{}.OpenAPIModelName(), v1alpha1.ControlPlaneCounts{}.OpenAPIModelName(), v1alpha1.ControlPlaneSlot{}.OpenAPIModelName(), v1alpha1.DiscoveryStatus{}.OpenAPIModelName(), v1alpha1.EtcdMember{}.OpenAPIModelName(), v1alpha1.MachineCounts{}.OpenAPIModelName()},
+			v1.Condition{}.OpenAPIModelName(), v1alpha1.ActiveOperation{}.OpenAPIModelName(), v1alpha1.ControlPlaneCounts{}.OpenAPIModelName(), v1alpha1.ControlPlaneSlot{}.OpenAPIModelName(), v1alpha1.DiscoveryStatus{}.OpenAPIModelName(), v1alpha1.EtcdMember{}.OpenAPIModelName(), v1alpha1.MachineCounts{}.OpenAPIModelName(), v1alpha1.QuarantinedMachine{}.OpenAPIModelName()},
 	}
 }
 
@@ -9304,12 +9599,18 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref common.ReferenceCallbac
 							Format:      "",
 						},
 					},
+					"removal": {
+						SchemaProps: spec.SchemaProps{
+							Description: "removal is how the machine is removed once this object is deleted, beyond the ordinary. Setting or changing it needs the verb \"remove\" on \"talosmachines/removal\", by the machine's name.",
+							Ref:         ref(v1alpha1.MachineRemoval{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"clusterRef", "identity"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClusterReference{}.OpenAPIModelName(), v1alpha1.IdentityResolution{}.OpenAPIModelName(), v1alpha1.MachineApproval{}.OpenAPIModelName(), v1alpha1.MachineDisk{}.OpenAPIModelName(), v1alpha1.MachineIdentity{}.OpenAPIModelName(), v1alpha1.MachineNetwork{}.OpenAPIModelName()},
+			v1alpha1.ClusterReference{}.OpenAPIModelName(), v1alpha1.IdentityResolution{}.OpenAPIModelName(), v1alpha1.MachineApproval{}.OpenAPIModelName(), v1alpha1.MachineDisk{}.OpenAPIModelName(), v1alpha1.MachineIdentity{}.OpenAPIModelName(), v1alpha1.MachineNetwork{}.OpenAPIModelName(), v1alpha1.MachineRemoval{}.OpenAPIModelName()},
 	}
 }
 
@@ -9471,11 +9772,17 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref common.ReferenceCallb
 							Ref:         ref(v1alpha1.ProvisioningStatus{}.OpenAPIModelName()),
 						},
 					},
+					"removal": {
+						SchemaProps: spec.SchemaProps{
+							Description: "removal is the record of the machine's removal, kept so that nothing is done twice.",
+							Ref:         ref(v1alpha1.RemovalStatus{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1.Condition{}.OpenAPIModelName(), v1alpha1.FingerprintRecord{}.OpenAPIModelName(), v1alpha1.MachineConfigStatus{}.OpenAPIModelName(), v1alpha1.MachineInventory{}.OpenAPIModelName(), v1alpha1.ProvisioningStatus{}.OpenAPIModelName(), v1alpha1.SettledVersions{}.OpenAPIModelName(), v1alpha1.SystemDisk{}.OpenAPIModelName()},
+			v1.Condition{}.OpenAPIModelName(), v1alpha1.FingerprintRecord{}.OpenAPIModelName(), v1alpha1.MachineConfigStatus{}.OpenAPIModelName(), v1alpha1.MachineInventory{}.OpenAPIModelName(), v1alpha1.ProvisioningStatus{}.OpenAPIModelName(), v1alpha1.RemovalStatus{}.OpenAPIModelName(), v1alpha1.SettledVersions{}.OpenAPIModelName(), v1alpha1.SystemDisk{}.OpenAPIModelName()},
 	}
 }
 
@@ -9766,7 +10073,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended, and of an upgrade RolledBack. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
+							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
-	"maesh.dev/ichor/registry/slots"
 	"maesh.dev/ichor/registry/verbs"
 )
 
@@ -30,6 +28,10 @@ const (
 	CauseOnlyOneCluster metav1.CauseType = "OnlyOneCluster"
 	// CauseClusterInUse says that machines belong to the cluster.
 	CauseClusterInUse metav1.CauseType = "ClusterInUse"
+	// CauseLocked says that a machine of the cluster is locked.
+	CauseLocked metav1.CauseType = "Locked"
+	// CauseOperationRunning says that an operation works on the cluster.
+	CauseOperationRunning metav1.CauseType = "OperationRunning"
 )
 
 // REST is the main resource. What needs a verb of Ichor's own or another object is checked on the final object, after
@@ -82,16 +84,16 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	return out, created, r.confirmOnlyOne(ctx, out.(*ichor.TalosCluster))
 }
 
-// Delete removes a cluster that no machine belongs to.
+// Delete removes a cluster that no machine belongs to, or with all its machines if spec.deletionPolicy says so.
 func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	return r.Store.Delete(ctx, name, r.deleting(deleteValidation), options)
+	return r.Store.Delete(ctx, name, r.deleting(deleteValidation, false), options)
 }
 
 // DeleteCollection removes clusters that no machine belongs to.
 func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 	listOptions *metainternalversion.ListOptions,
 ) (runtime.Object, error) {
-	return r.Store.DeleteCollection(ctx, r.deleting(deleteValidation), options, listOptions)
+	return r.Store.DeleteCollection(ctx, r.deleting(deleteValidation, true), options, listOptions)
 }
 
 func (r *REST) creating(createValidation rest.ValidateObjectFunc) rest.ValidateObjectFunc {
@@ -153,42 +155,6 @@ func (r *REST) confirmOnlyOne(ctx context.Context, made *ichor.TalosCluster) err
 		return fmt.Errorf("take back cluster %s, which was made beside another: %w", made.Name, err)
 	}
 	return refused
-}
-
-// deleting wraps the validation of a deletion, which the store calls with the object that is deleted. The slots are in
-// that object, so no approval of a control plane can slip in between; approvals of workers record the cluster's UID, by
-// which the controller knows that theirs is gone.
-func (r *REST) deleting(deleteValidation rest.ValidateObjectFunc) rest.ValidateObjectFunc {
-	return func(ctx context.Context, obj runtime.Object) error {
-		if deleteValidation != nil {
-			if err := deleteValidation(ctx, obj); err != nil {
-				return err
-			}
-		}
-		cluster := obj.(*ichor.TalosCluster)
-		if cluster.DeletionTimestamp != nil {
-			return nil // decided before; asking again changes nothing
-		}
-		if len(cluster.Status.ControlPlaneSlots) > 0 {
-			return refuse(cluster.Name, CauseClusterInUse, "status.controlPlaneSlots",
-				"control planes belong to it; remove them first: "+strings.Join(slots.Holders(cluster), ", "))
-		}
-		machines, err := r.deps.Machines(ctx)
-		if err != nil {
-			return err
-		}
-		var names []string
-		for _, machine := range machines {
-			if machine.Spec.ClusterRef.Name == cluster.Name {
-				names = append(names, machine.Name)
-			}
-		}
-		if len(names) == 0 {
-			return nil
-		}
-		return refuse(cluster.Name, CauseClusterInUse, "metadata.name", fmt.Sprintf(
-			"%d machines belong to it (%s); empty spec.discovery, then delete them first", len(names), strings.Join(names[:min(len(names), 10)], ", ")))
-	}
 }
 
 func refuse(name string, cause metav1.CauseType, field, message string) error {

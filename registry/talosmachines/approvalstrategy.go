@@ -34,7 +34,7 @@ func factsFrom(ctx context.Context) validation.ApprovalFacts {
 
 // GetResetFields is all but the decision. Who decided, when and into which cluster is the server's to say.
 func (approvalStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return reset.Fields("metadata", "status", "spec.origin", "spec.address", "spec.identityResolution", "spec.locked", "spec.deletionPolicy",
+	return reset.Fields("metadata", "status", "spec.origin", "spec.address", "spec.identityResolution", "spec.locked", "spec.deletionPolicy", "spec.removal",
 		"spec.approval.by", "spec.approval.at", "spec.approval.clusterUID")
 }
 
@@ -117,7 +117,7 @@ type identityStrategy struct{ strategy }
 // GetResetFields is all but the word itself. Who gave it and when is the server's to say.
 func (identityStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return reset.Fields("metadata", "status", "spec.clusterRef", "spec.identity", "spec.origin", "spec.address", "spec.approvalState", "spec.approval",
-		"spec.role", "spec.nodeLabels", "spec.hostname", "spec.disks", "spec.network", "spec.locked", "spec.deletionPolicy",
+		"spec.role", "spec.nodeLabels", "spec.hostname", "spec.disks", "spec.network", "spec.locked", "spec.deletionPolicy", "spec.removal",
 		"spec.identityResolution.by", "spec.identityResolution.at")
 }
 

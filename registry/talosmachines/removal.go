@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"maesh.dev/ichor/pkg/apis/ichor"
@@ -53,10 +55,53 @@ func (r *REST) checkRemoval(ctx context.Context, machine *ichor.TalosMachine, co
 	if collection {
 		return refuseRemoval(machine.Name, CauseApprovedInCollection, "spec.approvalState", "approved machines are removed one by one, by name")
 	}
+	if goes, err := r.goesWithCluster(ctx, machine); goes || err != nil {
+		return err
+	}
 	if err := r.checker.Require(ctx, verbs.Remove, machine.Name); err != nil {
 		return err
 	}
 	return r.checkLastControlPlane(ctx, machine)
+}
+
+// goesWithCluster tells whether the machine's cluster is being deleted with all its machines. Who deleted the cluster had
+// the verb for each of them; the controller, which deletes them one after another, has not.
+func (r *REST) goesWithCluster(ctx context.Context, machine *ichor.TalosMachine) (bool, error) {
+	cluster, err := r.reader.store.Cluster(ctx, machine.Spec.ClusterRef.Name)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return cluster.DeletionTimestamp != nil && cluster.Spec.DeletionPolicy != ichor.ClusterDeletionRefuse, nil
+}
+
+// checkAsked asks for the verb "remove" if how the machine is to be removed changes.
+func (r *REST) checkAsked(ctx context.Context, machine *ichor.TalosMachine, was *ichor.MachineRemoval) error {
+	if apiequality.Semantic.DeepEqual(machine.Spec.Removal, was) {
+		return nil
+	}
+	return r.checker.Require(ctx, verbs.Remove, machine.Name)
+}
+
+// recordAsker writes who asked for how the machine is to be removed, and when; as it was if nothing else changed.
+func recordAsker(ctx context.Context, removal, was *ichor.MachineRemoval) {
+	if removal == nil {
+		return
+	}
+	if was != nil {
+		removal.By, removal.At = was.By, was.At
+		if apiequality.Semantic.DeepEqual(removal, was) {
+			return
+		}
+	}
+	removal.By = ""
+	if user, ok := request.UserFrom(ctx); ok {
+		removal.By = user.GetName()
+	}
+	now := nowFunc()
+	removal.At = &now
 }
 
 // checkLastControlPlane refuses to take the last control plane of the cluster that Ichor's own API lives in. Letting a

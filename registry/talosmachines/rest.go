@@ -55,7 +55,11 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 				return err
 			}
 		}
-		return r.checkTrust(ctx, obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine).Annotations)
+		machine, was := obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine)
+		if err := r.checkAsked(ctx, machine, was.Spec.Removal); err != nil {
+			return err
+		}
+		return r.checkTrust(ctx, machine, was.Annotations)
 	}
 	told := rest.WrapUpdatedObjectInfo(objInfo, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
 		warnOfIgnored(ctx, obj, old)
@@ -86,7 +90,11 @@ func (r *REST) creating(createValidation rest.ValidateObjectFunc) rest.ValidateO
 				return err
 			}
 		}
-		return r.checkTrust(ctx, obj.(*ichor.TalosMachine), nil)
+		machine := obj.(*ichor.TalosMachine)
+		if err := r.checkAsked(ctx, machine, nil); err != nil {
+			return err
+		}
+		return r.checkTrust(ctx, machine, nil)
 	}
 }
 

@@ -46,12 +46,13 @@ func (strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 // GetResetFields are the fields that only subresources write.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return reset.Fields("status", "spec.approvalState", "spec.approval", "spec.identityResolution", "spec.role",
-		"spec.nodeLabels", "spec.hostname", "spec.disks", "spec.network")
+		"spec.nodeLabels", "spec.hostname", "spec.disks", "spec.network", "spec.removal.by", "spec.removal.at")
 }
 
 // PrepareForCreate makes every new machine a pending one about which nothing was decided or observed.
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	machine := obj.(*ichor.TalosMachine)
+	recordAsker(ctx, machine.Spec.Removal, nil)
 	machine.Status = ichor.TalosMachineStatus{}
 	machine.Generation = 1
 	keepDecision(&machine.Spec, &ichor.TalosMachineSpec{ApprovalState: ichor.ApprovalPending})
@@ -62,9 +63,10 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 }
 
 // PrepareForUpdate keeps what only subresources write.
-func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	machine, was := obj.(*ichor.TalosMachine), old.(*ichor.TalosMachine)
 	machine.Status = was.Status
+	recordAsker(ctx, machine.Spec.Removal, was.Spec.Removal)
 	keepDecision(&machine.Spec, &was.Spec)
 	machine.Spec.IdentityResolution = was.Spec.IdentityResolution
 	normalizeIdentity(machine)

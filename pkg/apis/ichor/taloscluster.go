@@ -62,6 +62,18 @@ const (
 	ReprovisionConfirm ReprovisionPolicy = "Confirm"
 )
 
+// ClusterDeletionPolicy says what happens to a cluster's machines when its object is deleted.
+type ClusterDeletionPolicy string
+
+const (
+	// ClusterDeletionRefuse refuses to delete a cluster that machines belong to.
+	ClusterDeletionRefuse ClusterDeletionPolicy = "Refuse"
+	// ClusterDeletionOrphan lets all machines go as they are: nothing is written to any of them.
+	ClusterDeletionOrphan ClusterDeletionPolicy = "Orphan"
+	// ClusterDeletionDestroy wipes all machines: the workers, then the control planes one by one.
+	ClusterDeletionDestroy ClusterDeletionPolicy = "Destroy"
+)
+
 // TalosClusterSpec is what a cluster should be.
 type TalosClusterSpec struct {
 	// talosVersion is the Talos version that new machines are installed with, and what "out of date" is measured
@@ -94,6 +106,13 @@ type TalosClusterSpec struct {
 	Apply ApplyPolicy
 	// reprovision says what happens with an approved machine that comes back with an empty disk.
 	Reprovision Reprovision
+	// deletionPolicy is what deleting this object does to the cluster's machines: Refuse (it can't be deleted while it has
+	// any), Orphan (their objects go, and nothing is written to any machine) or Destroy (workers and then control planes are
+	// wiped, and with the last of them this API goes). Deleting a cluster with machines needs the verb "remove" on
+	// "talosmachines/removal". While the cluster is being deleted, only Destroy can be changed, to Orphan. Defaults to Refuse.
+	DeletionPolicy ClusterDeletionPolicy
+	// deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.
+	DeletionConsent string
 }
 
 // SecretReference names a Secret.
@@ -254,6 +273,33 @@ type TalosClusterStatus struct {
 	SecretsBundleHash string
 	// activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.
 	ActiveOperation *ActiveOperation
+	// quarantined are machines that were removed without being wiped (spec.removal.force): they still hold the cluster's
+	// configuration. One that comes back is told of (status.discovery.hosts, condition MachinesQuarantined), its Node is
+	// cordoned, and nothing is written to it. It ends when a person approves the machine again: reset by hand and found anew,
+	// or entered as Adopted. At most 64.
+	Quarantined []QuarantinedMachine
+}
+
+// QuarantinedMachine is a machine that was removed without being wiped.
+type QuarantinedMachine struct {
+	// machineUID of the TalosMachine that was removed.
+	MachineUID types.UID
+	// name of the TalosMachine that was removed.
+	Name string
+	// identity of the machine.
+	Identity MachineIdentity
+	// role that the machine had.
+	Role MachineRole
+	// nodeName is the name of its Kubernetes Node.
+	NodeName string
+	// etcdMemberID is the etcd member that was removed for it, in hexadecimal.
+	EtcdMemberID string
+	// by is the user who consented.
+	By string
+	// at is when the machine was given up.
+	At metav1.Time
+	// reason is why it wasn't wiped, in words.
+	Reason string
 }
 
 // ActiveOperation is a claim on a cluster.
@@ -367,6 +413,8 @@ const (
 	// HostOursUnknown is a configured machine that this cluster's certificate authority vouches for, and that no
 	// TalosMachine describes. It can be adopted.
 	HostOursUnknown HostClass = "OursUnknown"
+	// HostQuarantined is a configured machine of this cluster that was removed without being wiped, and came back.
+	HostQuarantined HostClass = "Quarantined"
 	// HostNotTalos is something else.
 	HostNotTalos HostClass = "NotTalos"
 	// HostUnreachable means that nothing answered in time.
@@ -377,7 +425,7 @@ const (
 type DiscoveredHost struct {
 	// address is the IP address.
 	Address string
-	// class is Maintenance, AlreadyConfigured, OursUnknown, NotTalos or Unreachable.
+	// class is Maintenance, AlreadyConfigured, OursUnknown, Quarantined, NotTalos or Unreachable.
 	Class HostClass
 	// message says in words what answered, for instance "an SSH server".
 	Message string

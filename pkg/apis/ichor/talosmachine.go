@@ -111,6 +111,29 @@ type TalosMachineSpec struct {
 	// deletionPolicy is Reset (drain, leave etcd, wipe) or Orphan (leave the machine as it is): what deleting this
 	// object does to the machine. Defaults to Reset.
 	DeletionPolicy DeletionPolicy
+	// removal is how the machine is removed once this object is deleted, beyond the ordinary. Setting or changing it needs
+	// the verb "remove" on "talosmachines/removal", by the machine's name.
+	Removal *MachineRemoval
+}
+
+// MachineRemoval is how a machine is removed, beyond the ordinary. Once the object is deleted, skipDrain and force can be
+// set, but not be taken back, and no disk can be added.
+type MachineRemoval struct {
+	// skipDrain doesn't wait for the pods of the machine's Node: they end with the machine. Defaults to false.
+	SkipDrain bool
+	// force gives the machine up if it doesn't answer: its etcd member is removed by another control plane, if etcd keeps
+	// its quorum, its Node is deleted, and it is quarantined (status.quarantined of the cluster): nothing on it was wiped. A
+	// machine that answers is wiped, without waiting for its pods. Defaults to false.
+	Force bool
+	// consent is the name of this object, typed once more. Required with force, refused without.
+	Consent string
+	// wipeDisks are disks to wipe besides the system disk and the ephemeral one: storage, user volumes, unused ones. Each
+	// must match exactly one disk of status.inventory. At most 64.
+	WipeDisks []DiskMatch
+	// by is the user who asked last. Recorded by the server.
+	By string
+	// at is when that was. Recorded by the server.
+	At *metav1.Time
 }
 
 // ClusterReference names a TalosCluster.

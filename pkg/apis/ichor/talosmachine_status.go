@@ -82,6 +82,49 @@ type TalosMachineStatus struct {
 	Config *MachineConfigStatus
 	// provisioning is the record of the first configuration: what was about to be sent, and that it was accepted.
 	Provisioning *ProvisioningStatus
+	// removal is the record of the machine's removal, kept so that nothing is done twice.
+	Removal *RemovalStatus
+}
+
+// DiskFate is what becomes of a disk.
+type DiskFate string
+
+const (
+	// DiskWiped loses what is on it: of the system disk, the configuration (STATE) and /var (EPHEMERAL).
+	DiskWiped DiskFate = "Wipe"
+	// DiskKept is left as it is.
+	DiskKept DiskFate = "Keep"
+)
+
+// RemovalStatus is how far a removal is.
+type RemovalStatus struct {
+	// disks are what becomes of each of the machine's disks. Written before the machine is told anything. At most 256.
+	Disks []RemovedDisk
+	// drainStartedAt is when the pods of the machine's Node were first asked to go.
+	DrainStartedAt *metav1.Time
+	// drainedAt is when nothing was left to wait for on the machine's Node, or waiting was skipped.
+	DrainedAt *metav1.Time
+	// etcdMemberID is the etcd member, in hexadecimal, that another control plane takes out for this machine. Written before
+	// it is; no other member is taken out then.
+	EtcdMemberID string
+	// givenUpAt is when it was decided to give the machine up without wiping it.
+	GivenUpAt *metav1.Time
+}
+
+// RemovedDisk is what becomes of a disk of a machine that is removed.
+type RemovedDisk struct {
+	// fate is Wipe or Keep.
+	Fate DiskFate
+	// role that the disk has: system, ephemeral, storage, userVolume or unused.
+	Role DiskRole
+	// serial number of the disk.
+	Serial string
+	// wwid is the disk's world wide identifier.
+	WWID string
+	// device is the disk's path in the boot that the machine is told in.
+	Device string
+	// name of the volume of a userVolume.
+	Name string
 }
 
 // FingerprintRecord is a fingerprint and when it was first seen.

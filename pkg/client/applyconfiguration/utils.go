@@ -138,6 +138,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.MachineReclaimSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MachineReclaimStatus"):
 		return &ichorv1alpha1.MachineReclaimStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MachineRemoval"):
+		return &ichorv1alpha1.MachineRemovalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("OperationCheck"):
 		return &ichorv1alpha1.OperationCheckApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("OperationControl"):
@@ -162,12 +164,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.PlannedMachineApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProvisioningStatus"):
 		return &ichorv1alpha1.ProvisioningStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QuarantinedMachine"):
+		return &ichorv1alpha1.QuarantinedMachineApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Reboot"):
 		return &ichorv1alpha1.RebootApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReclaimDisk"):
 		return &ichorv1alpha1.ReclaimDiskApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RefusedPatch"):
 		return &ichorv1alpha1.RefusedPatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RemovalStatus"):
+		return &ichorv1alpha1.RemovalStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RemovedDisk"):
+		return &ichorv1alpha1.RemovedDiskApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Reprovision"):
 		return &ichorv1alpha1.ReprovisionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotateCA"):

@@ -30,6 +30,7 @@ func Funcs(serializer.CodecFactory) []any {
 			fill(&s.Install.Registry, "factory.talos.dev")
 			fill(&s.Apply.MaxParallel, 10)
 			fill(&s.Reprovision.ControlPlanes, ichor.ReprovisionConfirm)
+			fill(&s.DeletionPolicy, ichor.ClusterDeletionOrphan)
 			fill(&s.Discovery.Interval, metav1.Duration{Duration: v1alpha1.DefaultDiscoveryInterval})
 			if len(s.Network.PodCIDRs) == 0 {
 				s.Network.PodCIDRs = []string{"10.244.0.0/16"}

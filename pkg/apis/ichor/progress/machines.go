@@ -43,12 +43,20 @@ func TalosMachine(machine *ichor.TalosMachine) Progress {
 		return unobserved()
 	case status.Phase == ichor.PhaseFailed:
 		return by(stalled, find(status.Conditions, v1alpha1.ConditionReady), string(ichor.PhaseFailed))
+	case blockedDrain(machine):
+		return by(stalled, find(status.Conditions, v1alpha1.ConditionDrained), v1alpha1.ReasonDrainBlocked)
 	case is(status.Conditions, v1alpha1.ConditionFingerprintTrusted, metav1.ConditionFalse):
 		return by(stalled, find(status.Conditions, v1alpha1.ConditionFingerprintTrusted), v1alpha1.ReasonFingerprintChanged)
 	case !is(status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue):
 		return by(reconciling, find(status.Conditions, v1alpha1.ConditionReady), "NotReady")
 	}
 	return current()
+}
+
+// blockedDrain tells whether a machine is being removed and its Node's pods have had their time to go.
+func blockedDrain(machine *ichor.TalosMachine) bool {
+	drained := find(machine.Status.Conditions, v1alpha1.ConditionDrained)
+	return machine.DeletionTimestamp != nil && drained != nil && drained.Status == metav1.ConditionFalse && drained.Reason == v1alpha1.ReasonDrainBlocked
 }
 
 // TalosConfigPatch is as it was asked to be when it is Ready: on all machines that are meant. A machine that refuses it

@@ -52,6 +52,7 @@ func SetDefaults_TalosClusterSpec(spec *TalosClusterSpec) {
 	setDefault(&spec.Install.Registry, DefaultInstallRegistry)
 	setDefault(&spec.Apply.MaxParallel, DefaultMaxParallel)
 	setDefault(&spec.Reprovision.ControlPlanes, ReprovisionAutomatic)
+	setDefault(&spec.DeletionPolicy, ClusterDeletionRefuse)
 	setDefault(&spec.Discovery.Interval, metav1.Duration{Duration: DefaultDiscoveryInterval})
 	if len(spec.Network.PodCIDRs) == 0 {
 		spec.Network.PodCIDRs = []string{DefaultPodCIDR}

@@ -67,6 +67,18 @@ const (
 	ReprovisionConfirm ReprovisionPolicy = "Confirm"
 )
 
+// ClusterDeletionPolicy says what happens to a cluster's machines when its object is deleted.
+type ClusterDeletionPolicy string
+
+const (
+	// ClusterDeletionRefuse refuses to delete a cluster that machines belong to.
+	ClusterDeletionRefuse ClusterDeletionPolicy = "Refuse"
+	// ClusterDeletionOrphan lets all machines go as they are: nothing is written to any of them.
+	ClusterDeletionOrphan ClusterDeletionPolicy = "Orphan"
+	// ClusterDeletionDestroy wipes all machines: the workers, then the control planes one by one.
+	ClusterDeletionDestroy ClusterDeletionPolicy = "Destroy"
+)
+
 // TalosClusterSpec is what a cluster should be.
 type TalosClusterSpec struct {
 	// talosVersion is the Talos version that new machines are installed with, and what "out of date" is measured
@@ -110,6 +122,15 @@ type TalosClusterSpec struct {
 	// reprovision says what happens with an approved machine that comes back with an empty disk.
 	// +optional
 	Reprovision Reprovision `json:"reprovision,omitempty"`
+	// deletionPolicy is what deleting this object does to the cluster's machines: Refuse (it can't be deleted while it has
+	// any), Orphan (their objects go, and nothing is written to any machine) or Destroy (workers and then control planes are
+	// wiped, and with the last of them this API goes). Deleting a cluster with machines needs the verb "remove" on
+	// "talosmachines/removal". While the cluster is being deleted, only Destroy can be changed, to Orphan. Defaults to Refuse.
+	// +optional
+	DeletionPolicy ClusterDeletionPolicy `json:"deletionPolicy,omitempty"`
+	// deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.
+	// +optional
+	DeletionConsent string `json:"deletionConsent,omitempty"`
 }
 
 // SecretReference names a Secret.
@@ -310,6 +331,42 @@ type TalosClusterStatus struct {
 	// activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.
 	// +optional
 	ActiveOperation *ActiveOperation `json:"activeOperation,omitempty"`
+	// quarantined are machines that were removed without being wiped (spec.removal.force): they still hold the cluster's
+	// configuration. One that comes back is told of (status.discovery.hosts, condition MachinesQuarantined), its Node is
+	// cordoned, and nothing is written to it. It ends when a person approves the machine again: reset by hand and found anew,
+	// or entered as Adopted. At most 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=machineUID
+	Quarantined []QuarantinedMachine `json:"quarantined,omitempty"`
+}
+
+// QuarantinedMachine is a machine that was removed without being wiped.
+type QuarantinedMachine struct {
+	// machineUID of the TalosMachine that was removed.
+	MachineUID types.UID `json:"machineUID"`
+	// name of the TalosMachine that was removed.
+	Name string `json:"name"`
+	// identity of the machine.
+	// +optional
+	Identity MachineIdentity `json:"identity,omitempty"`
+	// role that the machine had.
+	// +optional
+	Role MachineRole `json:"role,omitempty"`
+	// nodeName is the name of its Kubernetes Node.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// etcdMemberID is the etcd member that was removed for it, in hexadecimal.
+	// +optional
+	EtcdMemberID string `json:"etcdMemberID,omitempty"`
+	// by is the user who consented.
+	// +optional
+	By string `json:"by,omitempty"`
+	// at is when the machine was given up.
+	At metav1.Time `json:"at"`
+	// reason is why it wasn't wiped, in words.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // ActiveOperation is a claim on a cluster.
@@ -449,6 +506,8 @@ const (
 	// HostOursUnknown is a configured machine that this cluster's certificate authority vouches for, and that no
 	// TalosMachine describes. It can be adopted.
 	HostOursUnknown HostClass = "OursUnknown"
+	// HostQuarantined is a configured machine of this cluster that was removed without being wiped, and came back.
+	HostQuarantined HostClass = "Quarantined"
 	// HostNotTalos is something else.
 	HostNotTalos HostClass = "NotTalos"
 	// HostUnreachable means that nothing answered in time.
@@ -459,7 +518,7 @@ const (
 type DiscoveredHost struct {
 	// address is the IP address.
 	Address string `json:"address"`
-	// class is Maintenance, AlreadyConfigured, OursUnknown, NotTalos or Unreachable.
+	// class is Maintenance, AlreadyConfigured, OursUnknown, Quarantined, NotTalos or Unreachable.
 	Class HostClass `json:"class"`
 	// message says in words what answered, for instance "an SSH server".
 	// +optional

@@ -133,6 +133,37 @@ type TalosMachineSpec struct {
 	// object does to the machine. Defaults to Reset.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// removal is how the machine is removed once this object is deleted, beyond the ordinary. Setting or changing it needs
+	// the verb "remove" on "talosmachines/removal", by the machine's name.
+	// +optional
+	Removal *MachineRemoval `json:"removal,omitempty"`
+}
+
+// MachineRemoval is how a machine is removed, beyond the ordinary. Once the object is deleted, skipDrain and force can be
+// set, but not be taken back, and no disk can be added.
+type MachineRemoval struct {
+	// skipDrain doesn't wait for the pods of the machine's Node: they end with the machine. Defaults to false.
+	// +optional
+	SkipDrain bool `json:"skipDrain,omitempty"`
+	// force gives the machine up if it doesn't answer: its etcd member is removed by another control plane, if etcd keeps
+	// its quorum, its Node is deleted, and it is quarantined (status.quarantined of the cluster): nothing on it was wiped. A
+	// machine that answers is wiped, without waiting for its pods. Defaults to false.
+	// +optional
+	Force bool `json:"force,omitempty"`
+	// consent is the name of this object, typed once more. Required with force, refused without.
+	// +optional
+	Consent string `json:"consent,omitempty"`
+	// wipeDisks are disks to wipe besides the system disk and the ephemeral one: storage, user volumes, unused ones. Each
+	// must match exactly one disk of status.inventory. At most 64.
+	// +optional
+	// +listType=atomic
+	WipeDisks []DiskMatch `json:"wipeDisks,omitempty"`
+	// by is the user who asked last. Recorded by the server.
+	// +optional
+	By string `json:"by,omitempty"`
+	// at is when that was. Recorded by the server.
+	// +optional
+	At *metav1.Time `json:"at,omitempty"`
 }
 
 // ClusterReference names a TalosCluster.

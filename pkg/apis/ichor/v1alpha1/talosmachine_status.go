@@ -104,6 +104,60 @@ type TalosMachineStatus struct {
 	// provisioning is the record of the first configuration: what was about to be sent, and that it was accepted.
 	// +optional
 	Provisioning *ProvisioningStatus `json:"provisioning,omitempty"`
+	// removal is the record of the machine's removal, kept so that nothing is done twice.
+	// +optional
+	Removal *RemovalStatus `json:"removal,omitempty"`
+}
+
+// DiskFate is what becomes of a disk.
+type DiskFate string
+
+const (
+	// DiskWiped loses what is on it: of the system disk, the configuration (STATE) and /var (EPHEMERAL).
+	DiskWiped DiskFate = "Wipe"
+	// DiskKept is left as it is.
+	DiskKept DiskFate = "Keep"
+)
+
+// RemovalStatus is how far a removal is.
+type RemovalStatus struct {
+	// disks are what becomes of each of the machine's disks. Written before the machine is told anything. At most 256.
+	// +optional
+	// +listType=atomic
+	Disks []RemovedDisk `json:"disks,omitempty"`
+	// drainStartedAt is when the pods of the machine's Node were first asked to go.
+	// +optional
+	DrainStartedAt *metav1.Time `json:"drainStartedAt,omitempty"`
+	// drainedAt is when nothing was left to wait for on the machine's Node, or waiting was skipped.
+	// +optional
+	DrainedAt *metav1.Time `json:"drainedAt,omitempty"`
+	// etcdMemberID is the etcd member, in hexadecimal, that another control plane takes out for this machine. Written before
+	// it is; no other member is taken out then.
+	// +optional
+	EtcdMemberID string `json:"etcdMemberID,omitempty"`
+	// givenUpAt is when it was decided to give the machine up without wiping it.
+	// +optional
+	GivenUpAt *metav1.Time `json:"givenUpAt,omitempty"`
+}
+
+// RemovedDisk is what becomes of a disk of a machine that is removed.
+type RemovedDisk struct {
+	// fate is Wipe or Keep.
+	Fate DiskFate `json:"fate"`
+	// role that the disk has: system, ephemeral, storage, userVolume or unused.
+	Role DiskRole `json:"role"`
+	// serial number of the disk.
+	// +optional
+	Serial string `json:"serial,omitempty"`
+	// wwid is the disk's world wide identifier.
+	// +optional
+	WWID string `json:"wwid,omitempty"`
+	// device is the disk's path in the boot that the machine is told in.
+	// +optional
+	Device string `json:"device,omitempty"`
+	// name of the volume of a userVolume.
+	// +optional
+	Name string `json:"name,omitempty"`
 }
 
 // FingerprintRecord is a fingerprint and when it was first seen.

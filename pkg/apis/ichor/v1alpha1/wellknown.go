@@ -19,8 +19,8 @@ const (
 	// PatchValuesLabel on a Secret in ichor-system, with the value "true", lets patches take values from it: nobody can have
 	// the cluster's own keys written into a machine's configuration by naming their Secret.
 	PatchValuesLabel = "ichor.maesh.dev/patch-values"
-	// CordonedByAnnotation on a Node holds the UID of the TalosOperation that cordoned it, and is written in one request
-	// with that: a Node without it was cordoned by somebody else, and stays so.
+	// CordonedByAnnotation on a Node holds the UID of the TalosOperation that cordoned it, or of the TalosMachine that was
+	// removed, and is written in one request with that: a Node without it was cordoned by somebody else, and stays so.
 	CordonedByAnnotation = "ichor.maesh.dev/cordoned-by"
 	// OperationUIDLabel on a Job that is a gate holds the UID of its TalosOperation.
 	OperationUIDLabel = "ichor.maesh.dev/operation-uid"
@@ -77,6 +77,8 @@ const (
 	// ConditionReset is Unknown from when a machine that is being removed is about to be told to wipe itself, True from when
 	// it accepted, and False where it wasn't told after all. Operations leave control planes alone meanwhile.
 	ConditionReset = "Reset"
+	// ConditionDrained tells, of a machine that is being removed, whether its Node was drained, and if not, what it waits for.
+	ConditionDrained = "Drained"
 	// ConditionReady sums up: Talos runs, the Node is ready and the configuration is the rendered one.
 	ConditionReady = "Ready"
 	// ConditionDriftDetected is true where the running configuration differs from the one the machine is to have.
@@ -101,6 +103,10 @@ const (
 	// ConditionConfigurationPending is True while machines wait for a reboot, or for somebody, to get their configuration.
 	// DriftDetected of a cluster is True while somebody has changed one of its machines.
 	ConditionConfigurationPending = "ConfigurationPending"
+	// ConditionMachinesQuarantined is True while a machine is back that was removed without being wiped.
+	ConditionMachinesQuarantined = "MachinesQuarantined"
+	// ConditionDeleting is True while a cluster is being deleted, and says how far that is and what it waits for.
+	ConditionDeleting = "Deleting"
 )
 
 // Condition types of the kinds that describe work.
@@ -177,4 +183,5 @@ const (
 	ReasonUnreadable           = "Unreadable"
 	ReasonPatchRefused         = "PatchRefused"
 	ReasonRebootRequired       = "RebootRequired"
+	ReasonDrainBlocked         = "DrainBlocked"
 )

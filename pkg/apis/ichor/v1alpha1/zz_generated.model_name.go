@@ -363,6 +363,11 @@ func (in MachineReclaimStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MachineRemoval) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.MachineRemoval"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in MachineSection) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.MachineSection"
 }
@@ -458,6 +463,11 @@ func (in ProvisioningStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in QuarantinedMachine) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.QuarantinedMachine"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Reboot) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.Reboot"
 }
@@ -470,6 +480,16 @@ func (in ReclaimDisk) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RefusedPatch) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.RefusedPatch"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RemovalStatus) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.RemovalStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RemovedDisk) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.RemovedDisk"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -42,13 +42,15 @@ var (
 // ValidateTalosCluster judges a new cluster.
 func ValidateTalosCluster(cluster *ichor.TalosCluster) field.ErrorList {
 	errs := name(cluster.Name, field.NewPath("metadata", "name"), utilvalidation.IsDNS1123Label)
-	return append(errs, validateClusterSpec(&cluster.Spec, field.NewPath("spec"))...)
+	errs = append(errs, validateClusterSpec(&cluster.Spec, field.NewPath("spec"))...)
+	return append(errs, validateClusterDeletion(cluster, cluster, field.NewPath("spec"))...)
 }
 
 // ValidateTalosClusterUpdate judges a change through the main resource.
 func ValidateTalosClusterUpdate(cluster, was *ichor.TalosCluster) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateClusterSpec(&cluster.Spec, path)
+	errs = append(errs, validateClusterDeletion(cluster, was, path)...)
 	errs = append(errs, immutable(cluster.Spec.SecretsRef, was.Spec.SecretsRef, path.Child("secretsRef"),
 		"can't be changed: the machines were made with this bundle")...)
 	errs = append(errs, immutable(cluster.Spec.Network, was.Spec.Network, path.Child("network"),

@@ -34,8 +34,11 @@ func ValidateTalosClusterStatusUpdate(cluster, _ *ichor.TalosCluster) field.Erro
 		_, bad := ipAddress(host.Address, hosts.Index(i).Child("address"))
 		errs = append(errs, bad...)
 		errs = append(errs, oneOf(host.Class, hosts.Index(i).Child("class"), ichor.HostMaintenance, ichor.HostAlreadyConfigured,
-			ichor.HostOursUnknown, ichor.HostNotTalos, ichor.HostUnreachable)...)
+			ichor.HostOursUnknown, ichor.HostQuarantined, ichor.HostNotTalos, ichor.HostUnreachable)...)
 		errs = append(errs, tooLong(host.Message, maxMessage, hosts.Index(i).Child("message"))...)
+	}
+	if len(status.Quarantined) > MaxQuarantined {
+		errs = append(errs, field.TooMany(path.Child("quarantined"), len(status.Quarantined), MaxQuarantined))
 	}
 	if len(status.EtcdMembers) > maxEtcdMembers {
 		errs = append(errs, field.TooMany(path.Child("etcdMembers"), len(status.EtcdMembers), maxEtcdMembers))

@@ -29,6 +29,7 @@ const (
 // ValidateTalosMachine judges a new machine.
 func ValidateTalosMachine(machine *ichor.TalosMachine) field.ErrorList {
 	errs := validateMain(machine)
+	errs = append(errs, validateRemovalUpdate(machine, machine, field.NewPath("spec", "removal"))...)
 	id := identity.Identity(machine.Spec.Identity)
 	if identity.NameFits(id, machine.Name) {
 		return errs
@@ -47,6 +48,7 @@ func ValidateTalosMachineUpdate(machine, was *ichor.TalosMachine) field.ErrorLis
 	errs := validateMain(machine)
 	errs = append(errs, immutable(machine.Spec.Identity, was.Spec.Identity, path.Child("identity"), "can't be changed: it says which machine this is")...)
 	errs = append(errs, immutable(machine.Spec.Origin, was.Spec.Origin, path.Child("origin"), "can't be changed")...)
+	errs = append(errs, validateRemovalUpdate(machine, was, path.Child("removal"))...)
 	if was.Spec.ApprovalState == ichor.ApprovalApproved {
 		errs = append(errs, immutable(machine.Spec.ClusterRef.Name, was.Spec.ClusterRef.Name, path.Child("clusterRef", "name"),
 			"can't be changed once the machine is approved; remove the machine and approve it into the other cluster")...)
@@ -171,6 +173,7 @@ func ValidateTalosMachineStatusUpdate(machine, _ *ichor.TalosMachine) field.Erro
 	if len(status.FingerprintHistory) > maxHistory {
 		errs = append(errs, field.TooMany(path.Child("fingerprintHistory"), len(status.FingerprintHistory), maxHistory))
 	}
+	errs = append(errs, validateRemovalStatus(status.Removal, path.Child("removal"))...)
 	if config := status.Config; config != nil {
 		if len(config.Drift) > maxDrift {
 			errs = append(errs, field.TooMany(path.Child("config", "drift"), len(config.Drift), maxDrift))

@@ -15,7 +15,7 @@ import (
 type DiscoveredHostApplyConfiguration struct {
 	// address is the IP address.
 	Address *string `json:"address,omitempty"`
-	// class is Maintenance, AlreadyConfigured, OursUnknown, NotTalos or Unreachable.
+	// class is Maintenance, AlreadyConfigured, OursUnknown, Quarantined, NotTalos or Unreachable.
 	Class *ichorv1alpha1.HostClass `json:"class,omitempty"`
 	// message says in words what answered, for instance "an SSH server".
 	Message *string `json:"message,omitempty"`

@@ -43,6 +43,13 @@ type TalosClusterSpecApplyConfiguration struct {
 	Apply *ApplyPolicyApplyConfiguration `json:"apply,omitempty"`
 	// reprovision says what happens with an approved machine that comes back with an empty disk.
 	Reprovision *ReprovisionApplyConfiguration `json:"reprovision,omitempty"`
+	// deletionPolicy is what deleting this object does to the cluster's machines: Refuse (it can't be deleted while it has
+	// any), Orphan (their objects go, and nothing is written to any machine) or Destroy (workers and then control planes are
+	// wiped, and with the last of them this API goes). Deleting a cluster with machines needs the verb "remove" on
+	// "talosmachines/removal". While the cluster is being deleted, only Destroy can be changed, to Orphan. Defaults to Refuse.
+	DeletionPolicy *ichorv1alpha1.ClusterDeletionPolicy `json:"deletionPolicy,omitempty"`
+	// deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.
+	DeletionConsent *string `json:"deletionConsent,omitempty"`
 }
 
 // TalosClusterSpecApplyConfiguration constructs a declarative configuration of the TalosClusterSpec type for use with
@@ -152,5 +159,21 @@ func (b *TalosClusterSpecApplyConfiguration) WithApply(value *ApplyPolicyApplyCo
 // If called multiple times, the Reprovision field is set to the value of the last call.
 func (b *TalosClusterSpecApplyConfiguration) WithReprovision(value *ReprovisionApplyConfiguration) *TalosClusterSpecApplyConfiguration {
 	b.Reprovision = value
+	return b
+}
+
+// WithDeletionPolicy sets the DeletionPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeletionPolicy field is set to the value of the last call.
+func (b *TalosClusterSpecApplyConfiguration) WithDeletionPolicy(value ichorv1alpha1.ClusterDeletionPolicy) *TalosClusterSpecApplyConfiguration {
+	b.DeletionPolicy = &value
+	return b
+}
+
+// WithDeletionConsent sets the DeletionConsent field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeletionConsent field is set to the value of the last call.
+func (b *TalosClusterSpecApplyConfiguration) WithDeletionConsent(value string) *TalosClusterSpecApplyConfiguration {
+	b.DeletionConsent = &value
 	return b
 }

@@ -35,6 +35,11 @@ type TalosClusterStatusApplyConfiguration struct {
 	SecretsBundleHash *string `json:"secretsBundleHash,omitempty"`
 	// activeOperation is the TalosOperation that may disrupt machines of the cluster; others wait until it has ended.
 	ActiveOperation *ActiveOperationApplyConfiguration `json:"activeOperation,omitempty"`
+	// quarantined are machines that were removed without being wiped (spec.removal.force): they still hold the cluster's
+	// configuration. One that comes back is told of (status.discovery.hosts, condition MachinesQuarantined), its Node is
+	// cordoned, and nothing is written to it. It ends when a person approves the machine again: reset by hand and found anew,
+	// or entered as Adopted. At most 64.
+	Quarantined []QuarantinedMachineApplyConfiguration `json:"quarantined,omitempty"`
 }
 
 // TalosClusterStatusApplyConfiguration constructs a declarative configuration of the TalosClusterStatus type for use with
@@ -127,5 +132,18 @@ func (b *TalosClusterStatusApplyConfiguration) WithSecretsBundleHash(value strin
 // If called multiple times, the ActiveOperation field is set to the value of the last call.
 func (b *TalosClusterStatusApplyConfiguration) WithActiveOperation(value *ActiveOperationApplyConfiguration) *TalosClusterStatusApplyConfiguration {
 	b.ActiveOperation = value
+	return b
+}
+
+// WithQuarantined adds the given value to the Quarantined field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Quarantined field.
+func (b *TalosClusterStatusApplyConfiguration) WithQuarantined(values ...*QuarantinedMachineApplyConfiguration) *TalosClusterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithQuarantined")
+		}
+		b.Quarantined = append(b.Quarantined, *values[i])
+	}
 	return b
 }

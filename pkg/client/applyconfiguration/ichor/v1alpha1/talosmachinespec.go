@@ -46,6 +46,9 @@ type TalosMachineSpecApplyConfiguration struct {
 	// deletionPolicy is Reset (drain, leave etcd, wipe) or Orphan (leave the machine as it is): what deleting this
 	// object does to the machine. Defaults to Reset.
 	DeletionPolicy *ichorv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// removal is how the machine is removed once this object is deleted, beyond the ordinary. Setting or changing it needs
+	// the verb "remove" on "talosmachines/removal", by the machine's name.
+	Removal *MachineRemovalApplyConfiguration `json:"removal,omitempty"`
 }
 
 // TalosMachineSpecApplyConfiguration constructs a declarative configuration of the TalosMachineSpec type for use with
@@ -174,5 +177,13 @@ func (b *TalosMachineSpecApplyConfiguration) WithLocked(value bool) *TalosMachin
 // If called multiple times, the DeletionPolicy field is set to the value of the last call.
 func (b *TalosMachineSpecApplyConfiguration) WithDeletionPolicy(value ichorv1alpha1.DeletionPolicy) *TalosMachineSpecApplyConfiguration {
 	b.DeletionPolicy = &value
+	return b
+}
+
+// WithRemoval sets the Removal field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Removal field is set to the value of the last call.
+func (b *TalosMachineSpecApplyConfiguration) WithRemoval(value *MachineRemovalApplyConfiguration) *TalosMachineSpecApplyConfiguration {
+	b.Removal = value
 	return b
 }

@@ -54,6 +54,8 @@ type TalosMachineStatusApplyConfiguration struct {
 	Config *MachineConfigStatusApplyConfiguration `json:"config,omitempty"`
 	// provisioning is the record of the first configuration: what was about to be sent, and that it was accepted.
 	Provisioning *ProvisioningStatusApplyConfiguration `json:"provisioning,omitempty"`
+	// removal is the record of the machine's removal, kept so that nothing is done twice.
+	Removal *RemovalStatusApplyConfiguration `json:"removal,omitempty"`
 }
 
 // TalosMachineStatusApplyConfiguration constructs a declarative configuration of the TalosMachineStatus type for use with
@@ -207,5 +209,13 @@ func (b *TalosMachineStatusApplyConfiguration) WithConfig(value *MachineConfigSt
 // If called multiple times, the Provisioning field is set to the value of the last call.
 func (b *TalosMachineStatusApplyConfiguration) WithProvisioning(value *ProvisioningStatusApplyConfiguration) *TalosMachineStatusApplyConfiguration {
 	b.Provisioning = value
+	return b
+}
+
+// WithRemoval sets the Removal field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Removal field is set to the value of the last call.
+func (b *TalosMachineStatusApplyConfiguration) WithRemoval(value *RemovalStatusApplyConfiguration) *TalosMachineStatusApplyConfiguration {
+	b.Removal = value
 	return b
 }
