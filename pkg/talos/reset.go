@@ -10,24 +10,27 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// Reset wipes the machine's configuration and its /var and reboots it into maintenance mode; user disks and META are
-// kept. Gracefully means that it drains its Node and leaves etcd first. The call returns before anything has happened.
-// Source: Talos, internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer.go (reset).
-func (n *node) Reset(ctx context.Context, graceful bool) error {
-	return n.ResetDisks(ctx, graceful, nil)
+// ResetOptions say how a machine is wiped.
+type ResetOptions struct {
+	// Graceful means that the machine drains its Node and leaves etcd first, and isn't wiped if it can't leave.
+	Graceful bool
+	// UserDisks are the paths, in this boot, of disks that are wiped besides, for instance /dev/sdb.
+	UserDisks []string
 }
 
-// ResetDisks is Reset that wipes user disks as well, by their devices such as /dev/sda.
-func (n *node) ResetDisks(ctx context.Context, graceful bool, devices []string) error {
+// Reset wipes the machine's configuration and its /var and reboots it into maintenance mode; META is kept, and user disks
+// but for those that are named. The call returns before anything has happened.
+// Source: Talos, internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer.go (reset).
+func (n *node) Reset(ctx context.Context, options ResetOptions) error {
 	_, err := within(ctx, n, n.options.WriteTimeout, "reset", func(ctx context.Context) (struct{}, error) {
 		answer, err := n.machine.Reset(ctx, &machineapi.ResetRequest{
-			Graceful: graceful,
-			Reboot:   true,
+			Graceful:        options.Graceful,
+			Reboot:          true,
+			UserDisksToWipe: options.UserDisks,
 			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
 				{Label: constants.StatePartitionLabel, Wipe: true},
 				{Label: constants.EphemeralPartitionLabel, Wipe: true},
 			},
-			UserDisksToWipe: devices,
 		})
 		if err != nil {
 			return struct{}{}, err

@@ -12,9 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -62,8 +59,6 @@ type State struct {
 	Facts       talos.Facts
 	// Config is the running configuration.
 	Config []byte
-	// RunningErr is answered to whoever asks for it.
-	RunningErr error
 	// Applied are the configurations that reached the machine, in order.
 	Applied [][]byte
 	Fault   Fault
@@ -75,12 +70,10 @@ type State struct {
 	Kubeconfig   []byte
 	// Resets counts resets, Ungraceful those of them that left etcd to others.
 	Resets, Ungraceful int
-	// WipedDisks are the devices that were to be wiped besides the system disk.
+	// WipedDisks are the user disks that were wiped.
 	WipedDisks []string
 	// OnReset is called when the machine is told to wipe itself, before it does.
 	OnReset func()
-	// LoseReset breaks the connection after the machine was told to wipe itself.
-	LoseReset bool
 	// ResetErr is answered instead of wiping.
 	ResetErr error
 	// Watches counts the watches of the configuration that run; WatchErr ends them.
@@ -110,22 +103,6 @@ type State struct {
 	RebootErr error
 	// Staged is the configuration for the next boot.
 	Staged []byte
-	// Images are those that the machine has, Pulls how often it pulled one, PullErr what a pull is answered with instead.
-	Images  map[string]bool
-	Pulls   int
-	PullErr error
-	// Legacy machines have no LifecycleService.
-	Legacy bool
-	// Installs counts the runs of an installer; InstallExit and InstallErr are how they end. LoseInstall loses the answer.
-	Installs    int
-	InstallExit int32
-	InstallErr  error
-	LoseInstall bool
-	// InstallerRuns says that one runs; Trace is what the kernel log tells of the last one.
-	InstallerRuns bool
-	Trace         talos.InstallerTrace
-	// Installed is the image that boots next; empty if it is the one that runs.
-	Installed string
 	// Credentials are those of the latest connection.
 	Credentials talos.Credentials
 }
@@ -248,7 +225,7 @@ func (c *connection) ApplyConfiguration(_ context.Context, config []byte, mode t
 
 func (c *connection) RunningConfiguration(context.Context) ([]byte, error) {
 	var config []byte
-	err := c.do(func(s *State) error { config = s.Config; return s.RunningErr })
+	err := c.do(func(s *State) error { config = s.Config; return nil })
 	return config, err
 }
 
@@ -315,12 +292,7 @@ func (c *connection) Kubeconfig(context.Context) ([]byte, error) {
 }
 
 // Reset wipes the machine.
-func (c *connection) Reset(ctx context.Context, graceful bool) error {
-	return c.ResetDisks(ctx, graceful, nil)
-}
-
-// ResetDisks wipes the machine and more of its disks.
-func (c *connection) ResetDisks(_ context.Context, graceful bool, devices []string) error {
+func (c *connection) Reset(_ context.Context, options talos.ResetOptions) error {
 	if told := c.machine.Snapshot().OnReset; told != nil {
 		told()
 	}
@@ -329,17 +301,14 @@ func (c *connection) ResetDisks(_ context.Context, graceful bool, devices []stri
 			return s.ResetErr
 		}
 		s.Resets++
-		s.WipedDisks = append(s.WipedDisks, devices...)
-		if !graceful {
+		s.WipedDisks = append(s.WipedDisks, options.UserDisks...)
+		if !options.Graceful {
 			s.Ungraceful++
 		}
 		s.Mode, s.Config = Maintenance, nil
 		s.Fingerprint = talos.Fingerprint(fmt.Sprintf("after-reset-%d", s.Resets))
 		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageMaintenance, Ready: true}
 		s.Facts.SystemDisk = nil
-		if s.LoseReset {
-			return status.Error(codes.Unavailable, errGone.Error())
-		}
 		return nil
 	})
 }

@@ -81,14 +81,14 @@ func (c *configured) EtcdRemoveMember(ctx context.Context, id uint64) error {
 }
 
 // Reset wipes the machine. Whoever may do that asks the connection for this method.
-func (c *configured) Reset(ctx context.Context, graceful bool) error {
+func (c *configured) Reset(ctx context.Context, options talos.ResetOptions) error {
 	resetter, ok := c.ConfiguredNode.(interface {
-		Reset(ctx context.Context, graceful bool) error
+		Reset(ctx context.Context, options talos.ResetOptions) error
 	})
 	if !ok {
 		return errors.New("the connection to the machine can't reset it")
 	}
-	return c.killer.call("Reset", c.address, func() error { return resetter.Reset(ctx, graceful) })
+	return c.killer.call("Reset", c.address, func() error { return resetter.Reset(ctx, options) })
 }
 
 // call kills around a call of a machine. A machine takes each of these calls once, so it can't be killed at every moment

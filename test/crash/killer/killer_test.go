@@ -114,9 +114,9 @@ func (n *oneNode) DialConfigured(context.Context, netip.Addr, talos.Credentials)
 func (n *oneNode) ApplyConfiguration(context.Context, []byte, talos.ApplyMode) (talos.ApplyResult, error) {
 	return talos.ApplyResult{}, n.refusal
 }
-func (n *oneNode) Bootstrap(context.Context) error                { return n.refusal }
-func (n *oneNode) EtcdRemoveMember(context.Context, uint64) error { return n.refusal }
-func (n *oneNode) Reset(context.Context, bool) error              { return n.refusal }
+func (n *oneNode) Bootstrap(context.Context) error                 { return n.refusal }
+func (n *oneNode) EtcdRemoveMember(context.Context, uint64) error  { return n.refusal }
+func (n *oneNode) Reset(context.Context, talos.ResetOptions) error { return n.refusal }
 
 func TestCallsOfMachinesKill(t *testing.T) {
 	t.Parallel()
@@ -157,8 +157,8 @@ func TestCallsOfMachinesKill(t *testing.T) {
 			for _, err := range []error{
 				first, later, three.Bootstrap(ctx), two.EtcdRemoveMember(ctx, 1),
 				three.(interface {
-					Reset(ctx context.Context, graceful bool) error
-				}).Reset(ctx, true),
+					Reset(ctx context.Context, options talos.ResetOptions) error
+				}).Reset(ctx, talos.ResetOptions{Graceful: true}),
 			} {
 				if !errors.Is(err, tc.refusal) {
 					t.Errorf("the caller was told %v, want %v", err, tc.refusal)
