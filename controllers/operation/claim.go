@@ -29,6 +29,9 @@ func (r *run) claim(ctx context.Context) (heldBy string, err error) {
 		return "", fmt.Errorf("read cluster %s: %w", r.cluster.Name, err)
 	}
 	r.cluster = cluster
+	if cluster.DeletionTimestamp != nil {
+		return "", fmt.Errorf("cluster %s is being deleted, so nothing is begun; cancel operation %s", cluster.Name, r.op.Name)
+	}
 	if holder := cluster.Status.ActiveOperation; holder != nil {
 		if holder.UID == r.op.UID {
 			return "", nil
