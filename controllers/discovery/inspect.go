@@ -105,6 +105,9 @@ func (c *Controller) inspectConfigured(ctx context.Context, cluster *v1alpha1.Ta
 	}
 	m := match(machines, identity.Identity(facts.Identity), probe.Address.String())
 	if m == nil {
+		if q := c.quarantined(cluster, identity.Identity(facts.Identity)); q != nil {
+			return finding{class: v1alpha1.HostQuarantined, odd: fmt.Sprintf("machine %s, which was removed without being wiped (%s, by %s); nothing is written to it", q.Name, q.At.UTC().Format(time.RFC3339), q.By)}, nil
+		}
 		return finding{class: v1alpha1.HostOursUnknown, odd: fmt.Sprintf("a configured machine of this cluster that no TalosMachine describes (%s)", describe(identity.Identity(facts.Identity)))}, nil
 	}
 	found = finding{class: v1alpha1.HostAlreadyConfigured, machine: m.Name}
@@ -124,6 +127,19 @@ func (c *Controller) inspectConfigured(ctx context.Context, cluster *v1alpha1.Ta
 		}
 	})
 	return found, err
+}
+
+// quarantined is the record of a machine that was removed without being wiped; nil if this isn't one.
+func (c *Controller) quarantined(cluster *v1alpha1.TalosCluster, who identity.Identity) *v1alpha1.QuarantinedMachine {
+	if newest, err := c.clusters.Get(cluster.Name); err == nil && newest.UID == cluster.UID {
+		cluster = newest // it may have been removed since the scan began
+	}
+	for i := range cluster.Status.Quarantined {
+		if q := &cluster.Status.Quarantined[i]; identity.SameMachine(identity.Identity(q.Identity), who) {
+			return q
+		}
+	}
+	return nil
 }
 
 func (c *Controller) readConfigured(ctx context.Context, cluster *v1alpha1.TalosCluster, address netip.Addr) (*talos.Facts, error) {

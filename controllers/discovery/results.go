@@ -192,7 +192,7 @@ func (r *results) write(status *v1alpha1.DiscoveryStatus) {
 	status.Total = int32(len(r.plan.addresses))
 	status.Done = int32(r.cursor)
 	status.Maintenance = r.before.Maintenance + counts[v1alpha1.HostMaintenance]
-	status.AlreadyConfigured = r.before.AlreadyConfigured + counts[v1alpha1.HostAlreadyConfigured] + counts[v1alpha1.HostOursUnknown]
+	status.AlreadyConfigured = r.before.AlreadyConfigured + counts[v1alpha1.HostAlreadyConfigured] + counts[v1alpha1.HostOursUnknown] + counts[v1alpha1.HostQuarantined]
 	status.NotTalos = r.before.NotTalos + counts[v1alpha1.HostNotTalos]
 	status.Unreachable = r.before.Unreachable + counts[v1alpha1.HostUnreachable]
 	status.Hosts = listed(hosts)
@@ -200,7 +200,7 @@ func (r *results) write(status *v1alpha1.DiscoveryStatus) {
 
 // urgency orders classes by how much a person should hear of them, for when not all fit.
 var urgency = map[v1alpha1.HostClass]int{
-	v1alpha1.HostMaintenance: 0, v1alpha1.HostOursUnknown: 1, v1alpha1.HostUnreachable: 2, v1alpha1.HostAlreadyConfigured: 3, v1alpha1.HostNotTalos: 4,
+	v1alpha1.HostMaintenance: 0, v1alpha1.HostQuarantined: 1, v1alpha1.HostOursUnknown: 2, v1alpha1.HostUnreachable: 3, v1alpha1.HostAlreadyConfigured: 4, v1alpha1.HostNotTalos: 5,
 }
 
 // listed are the hosts that a status has room for, by address.

@@ -458,3 +458,30 @@ func clusterWith(generation int64, request string, interval time.Duration) v1alp
 		Spec:       v1alpha1.TalosClusterSpec{Discovery: v1alpha1.Discovery{ScanRequest: request, Interval: metav1.Duration{Duration: interval}}},
 	}
 }
+
+func TestAMachineThatWasGivenUpAndComesBackIsSaidToBeQuarantined(t *testing.T) {
+	w := newWorld(t, nil)
+	const uuid = "c0ffee00-0000-4000-8000-000000000001"
+	w.editCluster(func(c *v1alpha1.TalosCluster) {
+		c.Status.Quarantined = []v1alpha1.QuarantinedMachine{{
+			MachineUID: "old", Name: uuid, Identity: v1alpha1.MachineIdentity{UUID: uuid, SerialNumber: "S3", MACAddresses: []string{macC}},
+			By: "anna", At: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		}}
+	})
+	w.put("10.0.0.12", board(uuid, "S3", macC).configured(true))
+	w.put("10.0.0.13", board("c0ffee00-0000-4000-8000-000000000002", "S4", "02:00:5e:00:53:04").configured(true))
+	w.scan()
+	var classes []v1alpha1.HostClass
+	for _, host := range w.cluster().Status.Discovery.Hosts[:2] {
+		classes = append(classes, host.Class)
+	}
+	if diff := cmp.Diff([]v1alpha1.HostClass{v1alpha1.HostQuarantined, v1alpha1.HostOursUnknown}, classes); diff != "" {
+		t.Errorf("classes (-want +got):\n%s", diff)
+	}
+	if said := w.cluster().Status.Discovery.Hosts[0].Message; !strings.Contains(said, uuid) || !strings.Contains(said, "anna") {
+		t.Errorf("it is said to be %q", said)
+	}
+	if names := w.names(); len(names) != 0 {
+		t.Errorf("machines were entered: %v", names)
+	}
+}
