@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -40,6 +41,8 @@ type Config struct {
 	Store       secretsbundle.Store
 	Credentials Credentials
 	Dialer      talos.Dialer
+	Nodes       corev1client.NodesGetter
+	Cordoner    Cordoner
 	Recorder    record.EventRecorder
 	// Finalize writes a cluster's finalizers; by Client if nil.
 	Finalize func(ctx context.Context, cluster *v1alpha1.TalosCluster) error

@@ -52,7 +52,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	cluster := cached.DeepCopy()
 	if cluster.DeletionTimestamp != nil {
-		return pollSettled, c.letGo(ctx, cluster)
+		return c.end(ctx, cached)
 	}
 	machines, err := c.machinesOf(name)
 	if err != nil {
@@ -67,6 +67,9 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	c.checkAvailable(ctx, cluster)
 	c.checkEtcd(ctx, cluster, machines)
+	if err := c.quarantine(ctx, cluster, machines); err != nil {
+		return 0, err
+	}
 	if err := c.save(ctx, cached, cluster); err != nil {
 		return 0, err
 	}
@@ -98,7 +101,8 @@ func (c *Controller) machinesOf(name string) ([]*v1alpha1.TalosMachine, error) {
 }
 
 // badNews are the conditions that are bad news while they are True.
-var badNews = []string{v1alpha1.ConditionSurplusControlPlane, v1alpha1.ConditionDriftDetected, v1alpha1.ConditionConfigurationPending}
+var badNews = []string{v1alpha1.ConditionSurplusControlPlane, v1alpha1.ConditionDriftDetected, v1alpha1.ConditionConfigurationPending,
+	v1alpha1.ConditionMachinesQuarantined, v1alpha1.ConditionDeleting}
 
 // save writes the status if it means something else than before, with events for the conditions that moved.
 func (c *Controller) save(ctx context.Context, was, now *v1alpha1.TalosCluster) error {

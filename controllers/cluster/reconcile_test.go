@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
@@ -39,6 +40,7 @@ type stack struct {
 	world      *talostest.World
 	controller *Controller
 	finalized  []string
+	kube       *kubefake.Clientset
 	sync       func()
 }
 
@@ -59,11 +61,13 @@ func newStack(t *testing.T, change func(*v1alpha1.TalosCluster), machines ...*v1
 		}
 	}
 	kubernetes := kubefake.NewClientset()
+	s.kube = kubernetes
 	s.store = secretsbundle.Store{Secrets: kubernetes.CoreV1()}
 	factory := externalversions.NewSharedInformerFactory(s.api, 0)
 	clusters, cached := factory.Ichor().V1alpha1().TalosClusters(), factory.Ichor().V1alpha1().TalosMachines()
 	controller, err := New(Config{
 		Client: s.api, Available: func(context.Context) error { return nil }, Machines: cached, Clusters: clusters, Store: s.store, Credentials: s, Dialer: s.world,
+		Nodes: kubernetes.CoreV1(), Cordoner: drain.Drainer{Client: kubernetes},
 		Recorder: record.NewFakeRecorder(100), Clock: clocktesting.NewFakeClock(time.Now()),
 		Finalize: func(_ context.Context, c *v1alpha1.TalosCluster) error {
 			s.finalized = append(s.finalized, fmt.Sprint(c.Finalizers))

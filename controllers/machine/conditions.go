@@ -21,6 +21,12 @@ const (
 	reasonRemoving           = "Removing"
 	reasonReset              = "Reset"
 	reasonResetting          = "Resetting"
+	reasonDraining           = "Draining"
+	reasonDrained            = "Drained"
+	reasonGivingUp           = "GivingUp"
+	reasonGivenUp            = "GivenUp"
+	reasonQuarantineFull     = "QuarantineFull"
+	reasonClusterDeleted     = "ClusterDeleted"
 	reasonLockedDown         = "LockedDown"
 	reasonNotLockedDown      = "NotLockedDown"
 )

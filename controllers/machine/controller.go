@@ -45,6 +45,7 @@ type Config struct {
 	Patches     informers.TalosConfigPatchInformer
 	Nodes       coreinformers.NodeInformer
 	NodeClient  corev1client.NodesGetter
+	Drainer     Drainer
 	Bundles     Bundles
 	Values      PatchValues
 	Credentials Credentials

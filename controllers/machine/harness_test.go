@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
@@ -86,6 +87,24 @@ type stack struct {
 	// histories are what the server keeps of each machine's configurations, the oldest first.
 	histories map[string][]v1alpha1.ConfigRevision
 	sync      func()
+	// drains is what a pass over a Node finds; what is there if nil.
+	drains func() drain.Result
+}
+
+// drainer drains for real, unless a test says what a pass finds.
+type drainer struct {
+	drain.Drainer
+	stack *stack
+}
+
+func (d drainer) Drain(ctx context.Context, node string, options drain.Options) (drain.Result, error) {
+	if d.stack.drains == nil {
+		return d.Drainer.Drain(ctx, node, options)
+	}
+	if !options.Gone {
+		return drain.Result{}, errors.New("the machine doesn't come back, and the drain wasn't told")
+	}
+	return d.stack.drains(), nil
 }
 
 const clusterUID = types.UID("cluster-uid")
@@ -159,6 +178,7 @@ func (s *stack) start(killAt int) {
 	patches := factory.Ichor().V1alpha1().TalosConfigPatches()
 	controller, err := New(Config{
 		Client: s.api, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: s.kube.CoreV1(),
+		Drainer: drainer{Drainer: drain.Drainer{Client: s.kube, Clock: s.clock}, stack: s},
 		Bundles: s, Values: SecretValues{Secrets: s.kube.CoreV1()}, Credentials: s, Dialer: s.world, Prober: s.world, Recorder: s.events, Clock: s.clock,
 	})
 	if err != nil {
@@ -356,6 +376,7 @@ func (s *stack) tick(name string) {
 			state.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageRunning, Ready: true}
 			state.Facts.NodeName = m.Spec.Hostname
 			state.Members = []talos.EtcdMember{{ID: 0xab, Hostname: m.Spec.Hostname}}
+			state.Etcd = &talos.EtcdStatus{MemberID: 0xab, Leader: 0xab}
 			facts := state.Facts
 			register = &facts
 		}

@@ -24,6 +24,8 @@ type departure struct {
 	// peer removes the member instead, if there is one.
 	peer   talos.ConfiguredNode
 	member *talos.EtcdMember
+	// userDisks are the paths of user disks that are wiped besides.
+	userDisks []string
 }
 
 func (d *departure) close() {
@@ -36,7 +38,8 @@ func (d *departure) close() {
 // vote, is taken out of etcd by another one.
 func (v *visit) plan(ctx context.Context, found *sighting) (d *departure, why string, err error) {
 	if v.m.Spec.Role != v1alpha1.RoleControlPlane {
-		return &departure{graceful: true}, "", nil
+		// Gracefully, the machine would drain its Node itself, and wait for that.
+		return &departure{graceful: v.undrained() == ""}, "", nil
 	}
 	all, err := v.machines.List(labels.Everything())
 	if err != nil {
@@ -45,6 +48,10 @@ func (v *visit) plan(ctx context.Context, found *sighting) (d *departure, why st
 	d = &departure{graceful: true}
 	members, own := found.node.EtcdMembers(ctx)
 	at := ownMember(v.m, found.facts.Hostname, members)
+	if v.lastOfCluster(at, members, own, all) {
+		return &departure{}, "", nil
+	}
+	asked := talos.EtcdReader(found.node)
 	if own != nil || at < 0 || members[at].Learner {
 		d.graceful = false
 		peer, theirs, err := v.askPeer(ctx, all)
@@ -54,16 +61,99 @@ func (v *visit) plan(ctx context.Context, found *sighting) (d *departure, why st
 		case err != nil:
 			return nil, fmt.Sprintf("the machine is no voter of etcd, and no control plane that is Ready can take it out: %s; to leave the machine as it is, set spec.deletionPolicy to Orphan", err), nil
 		}
-		d.peer, members = peer, theirs
+		d.peer, members, asked = peer, theirs, peer
 		if at = ownMember(v.m, found.facts.Hostname, members); at >= 0 {
 			d.member = &members[at]
 		}
+	}
+	if why := alarmed(ctx, asked); why != "" {
+		d.close()
+		return nil, why, nil
 	}
 	if why := quorumWithout(v.m, at, members, all); why != "" {
 		d.close()
 		return nil, why, nil
 	}
 	return d, "", nil
+}
+
+// alarmed says which alarm etcd has: nobody leaves it while it has one.
+func alarmed(ctx context.Context, node talos.EtcdReader) string {
+	alarms, err := node.EtcdAlarms(ctx)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("etcd can't be asked for its alarms: %s", err)
+	case len(alarms) > 0:
+		return fmt.Sprintf("etcd has the alarm %s on member %x; mend that first", alarms[0].Kind, alarms[0].MemberID)
+	}
+	return ""
+}
+
+// lastOfCluster tells whether a control plane is the last machine of a cluster that is being destroyed: its etcd has no
+// quorum to keep, and nobody else to leave it to.
+func (v *visit) lastOfCluster(own int, members []talos.EtcdMember, etcd error, all []*v1alpha1.TalosMachine) bool {
+	if !v.destroyed() || slices.ContainsFunc(all, func(other *v1alpha1.TalosMachine) bool { return isPeer(v.m, other) && isApproved(other) }) {
+		return false
+	}
+	return etcd != nil || len(members) == 1 && own == 0
+}
+
+func isApproved(m *v1alpha1.TalosMachine) bool {
+	return m.Spec.ApprovalState == v1alpha1.ApprovalApproved
+}
+
+// takeLeave asks for a control plane's turn to leave etcd; why says why it has to wait, else release gives the turn back. A
+// worker has no turn to wait for.
+func (v *visit) takeLeave(ctx context.Context) (release func(), reason, why string, err error) {
+	if v.m.Spec.Role != v1alpha1.RoleControlPlane {
+		return func() {}, "", "", nil
+	}
+	if !v.turns.claimLeave(v.m.UID) {
+		return nil, reasonEtcdUnhealthy, "control planes leave one at a time, and another one is about to", nil
+	}
+	if name := operationOn(v.cluster); name != "" {
+		reason, why = v1alpha1.ReasonWaitingForTurn, waitsForOperation(name)
+	} else if other, otherErr := v.othersLeave(ctx); otherErr != nil {
+		err = otherErr
+	} else if other != "" {
+		reason, why = reasonEtcdUnhealthy, fmt.Sprintf("control planes leave one at a time, and machine %s is leaving", other)
+	}
+	if err != nil || why != "" {
+		v.turns.releaseLeave(v.m.UID)
+		return nil, reason, why, err
+	}
+	return func() { v.turns.releaseLeave(v.m.UID) }, "", "", nil
+}
+
+// stays says why a machine that is being removed isn't told anything yet. One that was about to be, and wasn't, is in
+// nobody's way.
+func (v *visit) stays(reason, why string) {
+	if leaving(v.m) && reason == v1alpha1.ReasonWaitingForTurn {
+		v.setReset(metav1.ConditionFalse, reason, why)
+	}
+	v.removing(reason, why, pollWaiting)
+}
+
+// gaveWay asks the API itself, after what is about to be done was written down, whether it still may be: an operation may
+// have claimed the cluster, or a person have let all of its machines go. waits says that it may not, and that this is
+// written in the conditions.
+func (v *visit) gaveWay(ctx context.Context) (waits bool, err error) {
+	cluster, err := v.Client.IchorV1alpha1().TalosClusters().Get(ctx, v.cluster.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read cluster %s: %w", v.cluster.Name, err)
+	}
+	why := ""
+	switch name := operationOn(cluster); {
+	case orphans(cluster):
+		why = "the cluster is being deleted, and nothing is written to its machines"
+	case v.m.Spec.Role == v1alpha1.RoleControlPlane && name != "":
+		why = waitsForOperation(name)
+	default:
+		return false, nil
+	}
+	v.setReset(metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, why)
+	v.removing(v1alpha1.ReasonWaitingForTurn, why, pollWaiting)
+	return true, nil
 }
 
 // askPeer lets another control plane that is Ready list the members of etcd.

@@ -29,8 +29,10 @@ func (s *stack) controlPlanes(numbers ...int) []string {
 	for _, name := range names {
 		s.settle(name)
 	}
-	for _, name := range names {
-		s.machines[name].Do(func(state *talostest.State) { state.Members = slices.Clone(members) })
+	for i, name := range names {
+		s.machines[name].Do(func(state *talostest.State) {
+			state.Members, state.Etcd = slices.Clone(members), &talos.EtcdStatus{MemberID: uint64(i + 1), Leader: 1}
+		})
 		s.mustReconcile(name)
 	}
 	return names

@@ -92,6 +92,10 @@ func (v *visit) stepApproved(ctx context.Context) error {
 	if !v.findCluster() {
 		return nil
 	}
+	if endsWithMachines(v.cluster) {
+		v.block(reasonClusterDeleted, "the cluster is being deleted: nothing is sent to the machine, and it goes with the cluster", pollSlow)
+		return nil
+	}
 	if waits, err := v.waitsForTurn(); err != nil || waits {
 		return err
 	}

@@ -28,20 +28,20 @@ const resetPatience = time.Minute
 
 // resetter is a node that can be wiped.
 type resetter interface {
-	// Reset wipes the machine's state and configuration and reboots it, user disks excepted. Gracefully means that it
-	// drains its Node and leaves etcd first, and isn't wiped if it can't.
-	Reset(ctx context.Context, graceful bool) error
+	// Reset wipes the machine's state and configuration and reboots it; of the user disks, those that are named.
+	Reset(ctx context.Context, options talos.ResetOptions) error
 }
 
-// remove lets a machine go: at once if nothing was ever sent to it or it is to be left as it is, else when it was wiped.
+// remove lets a machine go: at once if nothing was ever sent to it or it is to be left as it is, else when it was wiped,
+// or given up.
 func (v *visit) remove(ctx context.Context) error {
 	if !slices.Contains(v.m.Finalizers, v1alpha1.MachineFinalizer) {
 		return nil
 	}
 	adopted := v.m.Spec.Origin == v1alpha1.MachineAdopted
 	untouched := v.m.Spec.ApprovalState != v1alpha1.ApprovalApproved || !adopted && !touched(v.m)
-	if untouched || v.m.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
-		return v.letGo(ctx)
+	if untouched || v.m.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || v.orphaned() {
+		return v.letGoAsItIs(ctx)
 	}
 	v.m.Status.Phase = v1alpha1.PhaseRemoving
 	if !v.findCluster() {
@@ -84,13 +84,31 @@ func (v *visit) letGo(ctx context.Context) error {
 	return nil
 }
 
-// reset wipes a machine that runs, if that leaves etcd with a quorum. That it is about to be wiped is written down before
-// it is told, so that no second one is while the answer is awaited.
+// letGoAsItIs lets a machine go that nothing is written to. A Node that was cordoned for its removal is given back.
+func (v *visit) letGoAsItIs(ctx context.Context) error {
+	if record := v.m.Status.Removal; record != nil && record.DrainStartedAt != nil && v.m.Status.NodeName != "" {
+		if err := v.Drainer.Uncordon(ctx, v.m.Status.NodeName, v.m.UID); err != nil {
+			return err
+		}
+	}
+	return v.letGo(ctx)
+}
+
+// reset wipes a machine that runs, if that leaves etcd with a quorum, once its Node is drained. That it is about to be
+// wiped, and which of its disks, is written down before it is told, so that no second one is while the answer is awaited.
 func (v *visit) reset(ctx context.Context, found *sighting) error {
 	v.describe(found.facts)
 	if stage := found.facts.Stage.Stage; leaving(v.m) && (stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, v1alpha1.ConditionReset).LastTransitionTime.Time) < resetPatience) {
 		v.removing(reasonReset, fmt.Sprintf("the machine is being wiped (%s)", stage), pollFast)
 		return nil
+	}
+	devices, why := v.settleDisks(found.facts)
+	if why != "" {
+		v.removing(v1alpha1.ReasonWrongDisk, why, pollSlow)
+		return nil
+	}
+	if empty, err := v.emptyNode(ctx, found); err != nil || !empty {
+		return err
 	}
 	d, why, err := v.plan(ctx, found)
 	if err != nil {
@@ -101,44 +119,27 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 		return nil
 	}
 	defer d.close()
+	d.userDisks = devices
 	node, ok := found.node.(resetter)
 	if !ok {
 		return errors.New("the connection to the machine can't reset it")
 	}
-	if v.m.Spec.Role == v1alpha1.RoleControlPlane {
-		if !v.turns.claimLeave(v.m.UID) {
-			v.removing(reasonEtcdUnhealthy, "control planes leave one at a time, and another one is about to", pollWaiting)
-			return nil
-		}
-		defer v.turns.releaseLeave(v.m.UID)
-		if name := operationOn(v.cluster); name != "" {
-			if leaving(v.m) { // it was about to be told, and wasn't
-				v.setReset(metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
-			}
-			v.removing(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name), pollWaiting)
-			return nil
-		}
-		other, err := v.othersLeave(ctx)
-		if err != nil {
-			return err
-		}
-		if other != "" {
-			v.removing(reasonEtcdUnhealthy, fmt.Sprintf("control planes leave one at a time, and machine %s is leaving", other), pollWaiting)
-			return nil
-		}
+	release, reason, why, err := v.takeLeave(ctx)
+	if err != nil {
+		return err
 	}
-	v.setReset(metav1.ConditionUnknown, reasonResetting, "the machine is being told to wipe itself")
+	if why != "" {
+		v.stays(reason, why)
+		return nil
+	}
+	defer release()
+	v.setReset(metav1.ConditionUnknown, reasonResetting, "the machine is being told to wipe itself: "+describeFates(v.removal().Disks))
 	v.removing(reasonResetting, "the machine is being told to wipe itself", pollFast)
 	if err := v.save(ctx); err != nil {
 		return err
 	}
-	switch name, err := v.operationClaims(ctx); {
-	case err != nil:
+	if waits, err := v.gaveWay(ctx); err != nil || waits {
 		return err
-	case name != "":
-		v.setReset(metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
-		v.removing(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name), pollWaiting)
-		return nil
 	}
 	return v.sendReset(context.WithoutCancel(ctx), node, d)
 }
@@ -153,9 +154,9 @@ func (v *visit) sendReset(ctx context.Context, node resetter, d *departure) erro
 			return nil
 		}
 	}
-	switch err := node.Reset(ctx, d.graceful); {
+	switch err := node.Reset(ctx, talos.ResetOptions{Graceful: d.graceful, UserDisks: d.userDisks}); {
 	case err == nil:
-		v.tell(corev1.EventTypeNormal, reasonReset, "the machine is being wiped: the system disk is erased, user disks are kept")
+		v.tell(corev1.EventTypeNormal, reasonReset, "the machine is being wiped: %s", describeFates(v.removal().Disks))
 		v.setReset(metav1.ConditionTrue, reasonReset, "the machine accepted to be wiped")
 		v.removing(reasonReset, "the machine is being wiped", pollFast)
 	case talos.IsLost(err):
@@ -209,6 +210,9 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 		if err != nil {
 			return err
 		}
+		if len(signs) > 0 && v.forced() {
+			return v.giveUp(ctx, "a machine in maintenance mode answers in its place, but it may be alive: "+strings.Join(signs, "; "))
+		}
 		if len(signs) > 0 {
 			v.removing(v1alpha1.ReasonWiped, fmt.Sprintf("a machine in maintenance mode answers at %s in this one's place, but this one may be alive: %s; %s", found.address, strings.Join(signs, "; "), vouchFor(found)), pollWaiting)
 			return nil
@@ -217,8 +221,12 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 	return v.forget(ctx)
 }
 
-// removeSilent waits for a machine that doesn't answer; one that accepted to be wiped isn't waited for for ever.
+// removeSilent waits for a machine that doesn't answer; one that accepted to be wiped isn't waited for for ever, and one
+// that a person said so of is given up.
 func (v *visit) removeSilent(ctx context.Context, found *sighting) error {
+	if givenUp(v.m) || v.forced() && !leaving(v.m) {
+		return v.giveUp(ctx, found.message)
+	}
 	if condition := find(v.m, v1alpha1.ConditionReset); leaving(v.m) {
 		if v.now.Sub(condition.LastTransitionTime.Time) <= resetSilence {
 			v.removing(reasonReset, "the machine was told to wipe itself and is expected back in maintenance mode", pollFast)
@@ -227,7 +235,7 @@ func (v *visit) removeSilent(ctx context.Context, found *sighting) error {
 		v.tell(corev1.EventTypeWarning, reasonReset, "the machine was told to wipe itself and was not seen since; it is found again where it comes back")
 		return v.forget(ctx)
 	}
-	v.removing(v1alpha1.ReasonUnreachable, "the machine doesn't answer, so it can't be wiped: "+found.message+"; to give it up as it is, set spec.deletionPolicy to Orphan", pollWaiting)
+	v.removing(v1alpha1.ReasonUnreachable, "the machine doesn't answer, so it can't be wiped: "+found.message+"; to give it up: ichor machine remove "+v.m.Name+" --force; to forget it and leave its Node and etcd member as they are, set spec.deletionPolicy to Orphan", pollWaiting)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (c *Controller) reach(ctx context.Context, name string) (*visit, *sighting,
 		return nil, nil, fmt.Errorf("read machine %s: %w", name, err)
 	}
 	v := c.visit(m)
-	if v.m.Spec.ApprovalState != v1alpha1.ApprovalApproved || v.m.DeletionTimestamp != nil || v.m.Status.SettledVersions == nil || !v.findCluster() {
+	if v.m.Spec.ApprovalState != v1alpha1.ApprovalApproved || v.m.DeletionTimestamp != nil || v.m.Status.SettledVersions == nil || !v.findCluster() || endsWithMachines(v.cluster) {
 		return nil, nil, fmt.Errorf("machine %s has no configuration by Ichor", name)
 	}
 	found, err := v.look(ctx)

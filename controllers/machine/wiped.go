@@ -52,8 +52,44 @@ func (v *visit) stepWiped(ctx context.Context, found *sighting) error {
 			strings.Join(differences, "; "), v1alpha1.TrustMaintenanceFingerprintAnnotation, found.probe.Fingerprint), pollSlow)
 		return nil
 	}
+	if waits, err := v.leaveDead(ctx); err != nil || waits {
+		return err
+	}
 	v.reprovision(found)
 	return nil
+}
+
+// leaveDead takes the member of a wiped control plane out of etcd, whose data went with the disk: it would count as a voter
+// that never answers, while the machine joins as another member. It may be repeated. waits says that it can't be done
+// now, and that this is written in the conditions.
+func (v *visit) leaveDead(ctx context.Context) (waits bool, err error) {
+	release, reason, why, err := v.takeLeave(ctx)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		v.block(reason, "the control plane came back with an empty disk, and its etcd member is removed first: "+why, pollWaiting)
+		return true, nil
+	}
+	defer release()
+	d, why, err := v.planWithout(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	if why == "" && d.member != nil {
+		if err := d.peer.EtcdRemoveMember(context.WithoutCancel(ctx), d.member.ID); err != nil {
+			why = fmt.Sprintf("etcd member %s can't be removed: %s", memberID(d.member), err)
+		} else {
+			v.tell(corev1.EventTypeNormal, v1alpha1.ReasonWiped, "etcd member %s of the machine was removed: its data went with the disk", memberID(d.member))
+		}
+	}
+	if why != "" {
+		v.block(reasonEtcdUnhealthy, "the control plane came back with an empty disk, and its etcd member is removed first: "+why, pollWaiting)
+		return true, nil
+	}
+	v.m.Status.EtcdMemberID = ""
+	return false, nil
 }
 
 // readMaintenance reads the facts over a connection that is pinned to what answered; nothing is written over it.

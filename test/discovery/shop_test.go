@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"maesh.dev/ichor/controllers/discovery"
+	"maesh.dev/ichor/controllers/drain"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
@@ -111,6 +112,7 @@ func (s *shop) work() {
 	}
 	configure, err := machinecontroller.New(machinecontroller.Config{
 		Client: client, Machines: machines, Clusters: clusters, Patches: factory.Ichor().V1alpha1().TalosConfigPatches(), Nodes: core.Core().V1().Nodes(), NodeClient: s.kube.CoreV1(),
+		Drainer: drain.Drainer{Client: s.kube},
 		Bundles: s, Credentials: ours{s.secrets}, Dialer: dialer, Prober: s.prober, Recorder: &record.FakeRecorder{}, Clock: s.clock,
 	})
 	if err != nil {
