@@ -90,6 +90,7 @@ type Controller struct {
 	// written is when the status of each operation that isn't over was written last.
 	mu      sync.Mutex
 	written map[types.UID]time.Time
+	errands errands
 }
 
 // New makes a controller and registers it with its informers.
@@ -188,7 +189,8 @@ func (c *Controller) machineChanged(was, is any) {
 	}
 }
 
-// Run works until ctx ends, and returns when every worker has stopped: what a worker is doing is finished first.
+// Run works until ctx ends, and returns when every worker has stopped: what a worker is doing is finished first. What
+// machines do meanwhile isn't waited for; the next process finds out.
 func (c *Controller) Run(ctx context.Context, workers int) error {
 	defer c.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
@@ -205,6 +207,7 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	<-ctx.Done()
 	c.queue.ShutDown()
 	running.Wait()
+	c.errands.stop()
 	return nil
 }
 

@@ -21,8 +21,8 @@ import (
 // passGates waits until the machine may go down, by Ichor's own gates.
 func (v *visit) passGates(ctx context.Context) (outcome, error) {
 	if needless := v.kind().needless; needless != nil {
-		if why := needless(v); why != "" {
-			return outcome{needless: true, message: why}, nil
+		if why, err := needless(v, ctx); err != nil || why != "" {
+			return outcome{needless: err == nil, message: why}, err
 		}
 	}
 	if why, err := v.ownGates(ctx); err != nil || why != "" {

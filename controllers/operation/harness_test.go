@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ type rig struct {
 	killAt int
 
 	controller *Controller
+	recorder   *record.FakeRecorder
 	sync       func()
 	// down are the machines that are down now; worst is the largest number of control planes that ever were.
 	down  map[string]bool
@@ -230,6 +232,8 @@ func (r *rig) comeBack(ctx context.Context) {
 			if s.Staged != nil {
 				s.Config, s.Staged = s.Staged, nil
 			}
+			s.Trace = talos.TraceNone
+			bootInstalled(s)
 			boot = s.BootID
 		})
 		node, err := r.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -245,6 +249,13 @@ func (r *rig) comeBack(ctx context.Context) {
 				m.Status.Config.PendingReboot = false
 			}
 		})
+	}
+}
+
+// bootInstalled boots what was installed.
+func bootInstalled(s *talostest.State) {
+	if name, version, found := strings.Cut(s.Installed[strings.LastIndex(s.Installed, "/")+1:], ":"); found {
+		s.Facts.TalosVersion, s.Facts.SchematicID, s.Installed = version, name, ""
 	}
 }
 
@@ -293,14 +304,21 @@ func (r *rig) start(killAt int) {
 	})
 	factory := externalversions.NewSharedInformerFactory(r.api, 0)
 	operations, machines, clusters := factory.Ichor().V1alpha1().TalosOperations(), factory.Ichor().V1alpha1().TalosMachines(), factory.Ichor().V1alpha1().TalosClusters()
+	if r.controller != nil {
+		r.controller.errands.stop()
+	}
+	r.recorder = record.NewFakeRecorder(10000)
 	controller, err := New(Config{
 		Client: r.api, Operations: operations, Machines: machines, Clusters: clusters, Nodes: r.kube.CoreV1(), Credentials: r, Dialer: r.world,
-		Stager: r, Drainer: r.drainer, Snapshots: r, Gates: r, Recorder: record.NewFakeRecorder(10000), Clock: r.clock,
+		Stager: r, Drainer: r.drainer, Snapshots: r, Gates: r, Recorder: r.recorder, Clock: r.clock,
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(controller.queue.ShutDown)
+	r.t.Cleanup(func() {
+		controller.queue.ShutDown()
+		controller.errands.stop()
+	})
 	r.controller = controller
 	r.sync = func() {
 		api := r.api.IchorV1alpha1()

@@ -45,9 +45,11 @@ type kind struct {
 	// whoever brings it about. Empty if no machine reboots.
 	bootMark string
 	// needless says why nothing is left to do on a machine that is about to be begun. nil: there always is.
-	needless func(*visit) string
+	needless func(*visit, context.Context) (string, error)
 	// beforeReboot is asked each time before a machine is told to reboot; anything but done keeps it from being told.
 	beforeReboot func(*visit, context.Context) (outcome, error)
+	// booted looks at a machine that is in another boot, which needn't be ready yet; anything but done ends the attempt.
+	booted func(*visit, context.Context, talos.ConfiguredNode) (outcome, error)
 	// verified looks at what is particular to the kind on a machine that is back, on the connection that it was asked on.
 	verified func(*visit, context.Context, talos.ConfiguredNode) (outcome, error)
 	// putBack is asked before a machine of a cancelled operation is uncordoned.
@@ -73,7 +75,7 @@ func kindOf(spec *v1alpha1.TalosOperationSpec) (kind, bool) {
 	case spec.ConfigRollout != nil:
 		return configRolloutKind(), true
 	case spec.TalosUpgrade != nil:
-		return kind{name: "talosUpgrade"}, false
+		return talosUpgradeKind(), true
 	case spec.KubernetesUpgrade != nil:
 		return kind{name: "kubernetesUpgrade"}, false
 	case spec.CiliumUpgrade != nil:
@@ -98,7 +100,9 @@ type planning struct {
 	// all are all machines that there are; chosen those that the operation is about.
 	all, chosen []*v1alpha1.TalosMachine
 	plan        *v1alpha1.OperationPlan
-	now         metav1.Time
+	// images are the installers that machines are to get, by the machine's name.
+	images map[string]string
+	now    metav1.Time
 }
 
 // check adds a check.

@@ -106,13 +106,8 @@ func (v *visit) reboot(ctx context.Context) (outcome, error) {
 		}
 		return outcome{needless: true, message: "the operation was cancelled before the machine rebooted"}, nil
 	}
-	if why, err := v.ownGates(ctx); err != nil || why != "" {
-		return outcome{message: why}, err
-	}
-	if v.m.Spec.Role == v1alpha1.RoleControlPlane {
-		if came, err := v.snapshot(ctx); err != nil || !came.done {
-			return came, err
-		}
+	if came, err := v.mayGoDown(ctx); err != nil || !came.done {
+		return came, err
 	}
 	if ask := v.kind().beforeReboot; ask != nil {
 		if came, err := ask(v, ctx); err != nil || !came.done {
@@ -120,6 +115,17 @@ func (v *visit) reboot(ctx context.Context) (outcome, error) {
 		}
 	}
 	return v.tellReboot(ctx)
+}
+
+// mayGoDown asks once more what the drain may have left behind.
+func (v *visit) mayGoDown(ctx context.Context) (outcome, error) {
+	if why, err := v.ownGates(ctx); err != nil || why != "" {
+		return outcome{message: why}, err
+	}
+	if v.m.Spec.Role == v1alpha1.RoleControlPlane {
+		return v.snapshot(ctx)
+	}
+	return outcome{done: true}, nil
 }
 
 // rebooted tells whether the machine is in another boot than the one that was written down, or what keeps it from being
@@ -226,6 +232,11 @@ func (v *visit) verify(ctx context.Context) (outcome, error) {
 	}
 	if id == v.record.BootID {
 		return waiting("hasn't rebooted yet")
+	}
+	if ask := v.kind().booted; ask != nil {
+		if came, err := ask(v, ctx, node); err != nil || !came.done {
+			return came, err
+		}
 	}
 	stage, err := node.Stage(ctx)
 	if err != nil {

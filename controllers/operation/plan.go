@@ -50,7 +50,9 @@ func makePlan(operation *v1alpha1.TalosOperation, cluster *v1alpha1.TalosCluster
 	slices.SortFunc(p.chosen, order)
 	plan.Checks = append(plan.Checks, readyCheck(p.chosen), etcdCheck(cluster))
 	for _, m := range p.chosen {
-		plan.Machines = append(plan.Machines, v1alpha1.PlannedMachine{Name: m.Name, Steps: kind.stepsOf(m, len(operation.Spec.Gates) > 0)})
+		plan.Machines = append(plan.Machines, v1alpha1.PlannedMachine{
+			Name: m.Name, Steps: kind.stepsOf(m, len(operation.Spec.Gates) > 0), Image: p.images[m.Name],
+		})
 	}
 	plan.Risks = append(plan.Risks, risks(cluster, p.chosen, all)...)
 	return plan

@@ -34,11 +34,11 @@ func configRolloutKind() kind {
 		},
 		steps: func(m *v1alpha1.TalosMachine, gated bool) []string { return around(m, gated, stepStage) },
 		own:   map[string]step{stepStage: {try: (*visit).stage, patience: lasting(5 * time.Minute)}},
-		needless: func(v *visit) string {
+		needless: func(v *visit, _ context.Context) (string, error) {
 			if waitsForReboot(v.m) {
-				return ""
+				return "", nil
 			}
-			return nothingWaits
+			return nothingWaits, nil
 		},
 		beforeReboot: (*visit).stageAnew,
 		verified:     (*visit).runsWhatWasStaged,

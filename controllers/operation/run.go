@@ -33,6 +33,7 @@ const (
 func (c *Controller) Reconcile(ctx context.Context, name string) (time.Duration, error) {
 	read, err := c.read(ctx, name)
 	if apierrors.IsNotFound(err) {
+		c.errands.drop(name)
 		return 0, c.release(ctx, name)
 	}
 	if err != nil {
@@ -49,6 +50,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (time.Duration,
 			return 0, err
 		}
 		if isOver(r.op) {
+			c.errands.drop(name)
 			return 0, errors.Join(c.release(ctx, name), r.prune(ctx))
 		}
 		if r.after > 0 || r.was == before {

@@ -22,6 +22,8 @@ type outcome struct {
 	acted bool
 	// needless: nothing is left to do on the machine, for the reason in message. What was put aside is put back.
 	needless bool
+	// unreachable: the machine couldn't be asked.
+	unreachable bool
 	// early: the machine isn't to be begun yet, and nothing was put aside.
 	early bool
 	// failed: the step can't be done until a person has done something, as message says.
@@ -62,8 +64,9 @@ type step struct {
 	patience func(r *run) time.Duration
 	// waits is set where nothing is being done meanwhile: the operation is Waiting.
 	waits bool
-	// finishes is set where a cancelled operation lets the step come to its end: the machine is on its way.
-	finishes bool
+	// finishes is set where a cancelled operation lets the step come to its end: the machine is on its way. It goes on to the
+	// next step, unless then is set.
+	finishes, then bool
 }
 
 func lasting(d time.Duration) func(*run) time.Duration { return func(*run) time.Duration { return d } }
@@ -93,18 +96,27 @@ func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus)
 }
 
 func (r *run) planned(name string) []string {
-	for _, planned := range r.op.Status.Plan.Machines {
-		if planned.Name == name {
+	for i := range r.op.Status.Plan.Machines {
+		if planned := &r.op.Status.Plan.Machines[i]; planned.Name == name {
 			return planned.Steps
 		}
 	}
 	return nil
 }
 
+// plannedMachine is the machine's part of the plan.
+func (v *visit) plannedMachine() v1alpha1.PlannedMachine {
+	at := slices.IndexFunc(v.op.Status.Plan.Machines, func(planned v1alpha1.PlannedMachine) bool { return planned.Name == v.m.Name })
+	if at < 0 {
+		return v1alpha1.PlannedMachine{Name: v.m.Name}
+	}
+	return v.op.Status.Plan.Machines[at]
+}
+
 // nextStep is the step that a machine is at, or comes to. A cancelled operation lets a machine come back that is about to
 // reboot, and puts back what it put aside.
 func (r *run) nextStep(record *v1alpha1.OperationMachineStatus, planned []string) (next string, ended bool) {
-	if r.cancelled() && !(r.kind().stepOf(record.Step).finishes && record.State != v1alpha1.StepFailed) {
+	if r.cancelled() && !r.goesOn(record) {
 		planned = []string{stepUncordon}
 		if record.Step != stepUncordon {
 			return stepUncordon, r.kind().harmless(record.Step)
@@ -118,6 +130,12 @@ func (r *run) nextStep(record *v1alpha1.OperationMachineStatus, planned []string
 		return "", true
 	}
 	return planned[max(at, 0)], false
+}
+
+// goesOn tells whether a cancelled operation lets a machine go on: it is on its way, and not safely stopped.
+func (r *run) goesOn(record *v1alpha1.OperationMachineStatus) bool {
+	step := r.kind().stepOf(record.Step)
+	return step.finishes && record.State != v1alpha1.StepFailed && !(step.then && record.State == v1alpha1.StepVerified)
 }
 
 // intend writes down that a step is about to be done.
@@ -237,6 +255,9 @@ func (r *run) try(ctx context.Context, v *visit, step step) (*outcome, error) {
 
 func (r *run) fail(record *v1alpha1.OperationMachineStatus, message string) {
 	r.mark(record, record.Step, v1alpha1.StepFailed, message)
+	if r.op.Status.Current == "" {
+		return // one of several machines; whoever looks at all of them tells
+	}
 	r.enter(v1alpha1.OperationPaused, "%s: %s: %s; resume the operation to try again, or cancel it", record.Name, record.Step, message)
 }
 

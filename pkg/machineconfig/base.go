@@ -38,7 +38,7 @@ func base(bundle *secrets.Bundle, cluster *v1alpha1.TalosCluster, m *v1alpha1.Ta
 		generate.WithSecretsBundle(bundle),
 		generate.WithVersionContract(contract),
 		generate.WithDNSDomain(spec.Network.DNSDomain),
-		generate.WithInstallImage(InstallerImage(spec.Install.Registry, facts.Versions.SchematicID, facts.Versions.Talos, secureBoot)),
+		generate.WithInstallImage(InstallerFor(cluster, facts.Inventory, facts.Versions)),
 		generate.WithAdditionalSubjectAltNames([]string{spec.ControlPlane.Endpoint.Host}),
 	}
 	if spec.CNI.Cilium != nil {

@@ -6698,6 +6698,13 @@ func schema_pkg_apis_ichor_v1alpha1_PlannedMachine(ref common.ReferenceCallback)
 							},
 						},
 					},
+					"image": {
+						SchemaProps: spec.SchemaProps{
+							Description: "image is the installer image that the machine is to get, where another version of Talos is installed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"name"},
 			},
@@ -10073,7 +10080,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosOperationStatus(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
+							Description: "conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended, and of an upgrade RolledBack. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -78,3 +78,10 @@ func describe(err error) string {
 	}
 	return oneLine(text)
 }
+
+// Refused tells that the machine itself answered a call with no: asking again is of no use until somebody has done
+// something. A machine that is away, or whose answer was lost, refuses nothing.
+func Refused(err error) bool {
+	var answer interface{ GRPCStatus() *status.Status }
+	return errors.As(err, &answer) && answer.GRPCStatus().Code() != codes.OK && !IsLost(err)
+}

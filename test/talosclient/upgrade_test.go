@@ -87,11 +87,11 @@ func TestAnImageIsPulled(t *testing.T) {
 			t.Errorf("after the pull store %d has the image: %v, %v", store, has, err)
 		}
 	}
-	for how, code := range map[string]codes.Code{"missing": codes.NotFound, "down": codes.Unavailable} {
+	for how, code := range map[string]codes.Code{"missing": codes.NotFound, "down": codes.Unknown} {
 		if err := n.FailPull(how); err != nil {
 			t.Fatal(err)
 		}
-		if err := u.PullImage(patient(t), talos.SystemImages, installerOf("v1.13.11"), quiet); talos.Code(err) != code || !strings.Contains(err.Error(), "v1.13.11") {
+		if err := u.PullImage(patient(t), talos.SystemImages, installerOf("v1.13.11"), quiet); talos.Code(err) != code || !talos.Refused(err) || !strings.Contains(err.Error(), "v1.13.11") {
 			t.Errorf("%s: %v", how, err)
 		}
 	}

@@ -37,6 +37,7 @@ import (
 	operationcontroller "maesh.dev/ichor/controllers/operation"
 	"maesh.dev/ichor/controllers/operation/gates"
 	"maesh.dev/ichor/controllers/operation/snapshot"
+	"maesh.dev/ichor/controllers/reclaim"
 	"maesh.dev/ichor/controllers/servingcertificate"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/scheme"
@@ -208,12 +209,19 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	if err != nil {
 		return nil, err
 	}
+	reclaims, err := reclaim.New(reclaim.Config{
+		Client: ichor, Reclaims: p.ichor.Ichor().V1alpha1().MachineReclaims(), Secrets: kubernetes.CoreV1(), Dialer: dialer, Prober: prober, Recorder: p.recorder,
+	})
+	if err != nil {
+		return nil, err
+	}
 	p.parts = []part{
 		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
 		{"running configurations", configurations.Run},
 		{"patches", configpatch.Run},
 		{"operations", func(ctx context.Context) error { return operation.Run(ctx, options.ClusterWorkers) }},
+		{"reclaims", func(ctx context.Context) error { return reclaims.Run(ctx, options.ClusterWorkers) }},
 		{"clusters", func(ctx context.Context) error { return cluster.Run(ctx, options.ClusterWorkers) }},
 		{"kubelet certificates", kubelets.Run},
 	}

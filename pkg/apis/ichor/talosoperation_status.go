@@ -35,7 +35,7 @@ type TalosOperationStatus struct {
 	ObservedGeneration int64
 	// phase is Pending, Queued, Waiting, Running, Paused, Succeeded, Failed or Cancelled.
 	Phase OperationPhase
-	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended.
+	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended, and of an upgrade RolledBack.
 	Conditions []metav1.Condition
 	// message says for people what happens now, or what it waits for.
 	Message string
@@ -79,6 +79,8 @@ type PlannedMachine struct {
 	Name string
 	// steps in their order, for instance Gates, Cordon, Drain, Install, Reboot, Verify, Uncordon.
 	Steps []string
+	// image is the installer image that the machine is to get, where another version of Talos is installed.
+	Image string
 }
 
 // CheckResult is what came of a check.

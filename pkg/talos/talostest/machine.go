@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -59,6 +62,8 @@ type State struct {
 	Facts       talos.Facts
 	// Config is the running configuration.
 	Config []byte
+	// RunningErr is answered to whoever asks for it.
+	RunningErr error
 	// Applied are the configurations that reached the machine, in order.
 	Applied [][]byte
 	Fault   Fault
@@ -74,6 +79,8 @@ type State struct {
 	WipedDisks []string
 	// OnReset is called when the machine is told to wipe itself, before it does.
 	OnReset func()
+	// LoseReset breaks the connection after the machine was told to wipe itself.
+	LoseReset bool
 	// ResetErr is answered instead of wiping.
 	ResetErr error
 	// Watches counts the watches of the configuration that run; WatchErr ends them.
@@ -103,6 +110,22 @@ type State struct {
 	RebootErr error
 	// Staged is the configuration for the next boot.
 	Staged []byte
+	// Images are those that the machine has, Pulls how often it pulled one, PullErr what a pull is answered with instead.
+	Images  map[string]bool
+	Pulls   int
+	PullErr error
+	// Legacy machines have no LifecycleService.
+	Legacy bool
+	// Installs counts the runs of an installer; InstallExit and InstallErr are how they end. LoseInstall loses the answer.
+	Installs    int
+	InstallExit int32
+	InstallErr  error
+	LoseInstall bool
+	// InstallerRuns says that one runs; Trace is what the kernel log tells of the last one.
+	InstallerRuns bool
+	Trace         talos.InstallerTrace
+	// Installed is the image that boots next; empty if it is the one that runs.
+	Installed string
 	// Credentials are those of the latest connection.
 	Credentials talos.Credentials
 }
@@ -225,7 +248,7 @@ func (c *connection) ApplyConfiguration(_ context.Context, config []byte, mode t
 
 func (c *connection) RunningConfiguration(context.Context) ([]byte, error) {
 	var config []byte
-	err := c.do(func(s *State) error { config = s.Config; return nil })
+	err := c.do(func(s *State) error { config = s.Config; return s.RunningErr })
 	return config, err
 }
 
@@ -309,6 +332,9 @@ func (c *connection) Reset(_ context.Context, options talos.ResetOptions) error 
 		s.Fingerprint = talos.Fingerprint(fmt.Sprintf("after-reset-%d", s.Resets))
 		s.Facts.Stage = talos.MachineStage{Stage: v1alpha1.StageMaintenance, Ready: true}
 		s.Facts.SystemDisk = nil
+		if s.LoseReset {
+			return status.Error(codes.Unavailable, errGone.Error())
+		}
 		return nil
 	})
 }

@@ -82,7 +82,7 @@ func (b *boot) pull(ctx context.Context, store common.ContainerdNamespace, refer
 	case strings.HasSuffix(reference, missingTag) || fault == "missing":
 		return "", status.Errorf(codes.NotFound, "error pulling image: %s: not found", reference)
 	case fault == registryDown:
-		return "", status.Errorf(codes.Unavailable, "error pulling image: failed to do request: Head %q: dial tcp: connect: connection refused", reference)
+		return "", fmt.Errorf("error pulling image: failed to do request: Head %q: dial tcp: connect: connection refused", reference)
 	}
 	if err := progress(machine.ImageServicePullLayerProgress_EXTRACT_COMPLETE, imageSize); err != nil {
 		return "", err

@@ -37,7 +37,7 @@ type TalosOperationStatus struct {
 	// phase is Pending, Queued, Waiting, Running, Paused, Succeeded, Failed or Cancelled.
 	// +optional
 	Phase OperationPhase `json:"phase,omitempty"`
-	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended.
+	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended, and of an upgrade RolledBack.
 	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map
@@ -108,6 +108,9 @@ type PlannedMachine struct {
 	// +optional
 	// +listType=atomic
 	Steps []string `json:"steps,omitempty"`
+	// image is the installer image that the machine is to get, where another version of Talos is installed.
+	// +optional
+	Image string `json:"image,omitempty"`
 }
 
 // CheckResult is what came of a check.

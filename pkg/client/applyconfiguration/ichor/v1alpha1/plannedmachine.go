@@ -13,6 +13,8 @@ type PlannedMachineApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// steps in their order, for instance Gates, Cordon, Drain, Install, Reboot, Verify, Uncordon.
 	Steps []string `json:"steps,omitempty"`
+	// image is the installer image that the machine is to get, where another version of Talos is installed.
+	Image *string `json:"image,omitempty"`
 }
 
 // PlannedMachineApplyConfiguration constructs a declarative configuration of the PlannedMachine type for use with
@@ -36,5 +38,13 @@ func (b *PlannedMachineApplyConfiguration) WithSteps(values ...string) *PlannedM
 	for i := range values {
 		b.Steps = append(b.Steps, values[i])
 	}
+	return b
+}
+
+// WithImage sets the Image field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Image field is set to the value of the last call.
+func (b *PlannedMachineApplyConfiguration) WithImage(value string) *PlannedMachineApplyConfiguration {
+	b.Image = &value
 	return b
 }

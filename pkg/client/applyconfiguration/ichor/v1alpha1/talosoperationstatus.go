@@ -19,7 +19,7 @@ type TalosOperationStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// phase is Pending, Queued, Waiting, Running, Paused, Succeeded, Failed or Cancelled.
 	Phase *ichorv1alpha1.OperationPhase `json:"phase,omitempty"`
-	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended.
+	// conditions say how the operation is: Planned, Progressing, Complete, Failed, Suspended, and of an upgrade RolledBack.
 	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// message says for people what happens now, or what it waits for.
