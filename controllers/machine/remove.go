@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/talos"
 )
 
@@ -133,7 +134,7 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 		return nil
 	}
 	defer release()
-	v.setReset(metav1.ConditionUnknown, reasonResetting, "the machine is being told to wipe itself: "+describeFates(v.removal().Disks))
+	v.setReset(metav1.ConditionUnknown, reasonResetting, "the machine is being told to wipe itself: "+machineconfig.DescribeFates(v.removal().Disks))
 	v.removing(reasonResetting, "the machine is being told to wipe itself", pollFast)
 	if err := v.save(ctx); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (v *visit) sendReset(ctx context.Context, node resetter, d *departure) erro
 	}
 	switch err := node.Reset(ctx, talos.ResetOptions{Graceful: d.graceful, UserDisks: d.userDisks}); {
 	case err == nil:
-		v.tell(corev1.EventTypeNormal, reasonReset, "the machine is being wiped: %s", describeFates(v.removal().Disks))
+		v.tell(corev1.EventTypeNormal, reasonReset, "the machine is being wiped: %s", machineconfig.DescribeFates(v.removal().Disks))
 		v.setReset(metav1.ConditionTrue, reasonReset, "the machine accepted to be wiped")
 		v.removing(reasonReset, "the machine is being wiped", pollFast)
 	case talos.IsLost(err):

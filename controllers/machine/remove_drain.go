@@ -13,6 +13,7 @@ import (
 
 	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/machineconfig"
 )
 
 // drainPatience is how long a Node's pods are expected to take to go. What takes longer needs a person; it is tried on,
@@ -65,7 +66,7 @@ func (v *visit) emptyNode(ctx context.Context, found *sighting) (empty bool, err
 	d.close()
 	if record.DrainStartedAt == nil {
 		record.DrainStartedAt = v.timestamp()
-		v.tell(corev1.EventTypeNormal, reasonRemoving, "Node %s is drained, and then the machine is wiped: %s", name, describeFates(record.Disks))
+		v.tell(corev1.EventTypeNormal, reasonRemoving, "Node %s is drained, and then the machine is wiped: %s", name, machineconfig.DescribeFates(record.Disks))
 		v.draining("its pods are asked to go")
 		if err := v.save(ctx); err != nil {
 			return false, err

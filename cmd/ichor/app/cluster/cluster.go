@@ -13,6 +13,6 @@ import (
 func NewCommand(env *cli.Env) *cobra.Command {
 	discovery := cli.Group("discovery", "Say where to look for new machines, and look",
 		newDiscoveryAdd(env), newDiscoveryRemove(env), newDiscoveryList(env), newDiscoveryScan(env))
-	return cli.Group("cluster", "List and show clusters, and where they look for machines",
-		newList(env), newShow(env), discovery)
+	return cli.Group("cluster", "List, show and remove clusters, and where they look for machines",
+		newList(env), newShow(env), newRemove(env), discovery)
 }

@@ -205,6 +205,10 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		s.preview(writer, request, parts[1])
 	case request.Method == http.MethodPatch && parts[0] == "talosconfigpatches":
 		s.apply(writer, request, parts[1])
+	case request.Method == http.MethodPatch && parts[0] == "talosmachines" && len(parts) == 2:
+		s.patchMachine(writer, request, parts[1])
+	case request.Method == http.MethodDelete && len(parts) == 2 && (parts[0] == "talosmachines" || parts[0] == "talosclusters"):
+		s.remove(writer, request, parts[0], parts[1])
 	case request.Method == http.MethodPatch && parts[0] == "talosclusters":
 		s.patch(writer, request, parts[1])
 	case parts[0] == operationsResource:

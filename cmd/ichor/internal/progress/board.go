@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"maesh.dev/ichor/cmd/ichor/internal/overview"
 	"maesh.dev/ichor/cmd/ichor/internal/screen"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -52,6 +55,8 @@ type Machines struct {
 	// trouble is why there is no news; empty while there is.
 	trouble string
 	states  map[string]*machineState
+	// removal says that the machines are on their way out.
+	removal bool
 }
 
 // NewMachines makes a board for the machines with these names.
@@ -63,6 +68,13 @@ func NewMachines(names []string) *Machines {
 	return board
 }
 
+// NewRemoval makes a board for machines that are being removed: each is done when its object is gone.
+func NewRemoval(names []string) *Machines {
+	board := NewMachines(names)
+	board.removal = true
+	return board
+}
+
 // Observe takes a machine's state in. It returns a line for people if something changed that they would want to know.
 func (b *Machines) Observe(machine *v1alpha1.TalosMachine, now time.Time) string {
 	state, mine := b.states[machine.Name]
@@ -70,6 +82,9 @@ func (b *Machines) Observe(machine *v1alpha1.TalosMachine, now time.Time) string
 		return ""
 	}
 	next := read(machine)
+	if b.removal {
+		next = readLeaving(machine)
+	}
 	changed := next.phase != state.phase || next.stage != state.stage || next.waiting != state.waiting || next.outcome != state.outcome
 	if next.outcome != underWay {
 		next.ended = now
@@ -90,6 +105,13 @@ func (b *Machines) Vanished(name string, now time.Time) string {
 	if !mine || state.outcome == failed {
 		return ""
 	}
+	if b.removal {
+		if state.outcome == succeeded {
+			return ""
+		}
+		state.phase, state.stage, state.outcome, state.ended, state.waiting = gone, "", succeeded, now, ""
+		return state.transition()
+	}
 	state.phase, state.outcome, state.ended, state.waiting = v1alpha1.PhaseFailed, failed, now, "its object was deleted"
 	return state.transition()
 }
@@ -109,6 +131,22 @@ func read(machine *v1alpha1.TalosMachine) machineState {
 		state.phase, state.waiting, state.outcome = v1alpha1.PhaseReady, "", succeeded
 	case state.phase == "" || state.phase == v1alpha1.PhasePending:
 		state.phase = v1alpha1.PhaseApproved // the controller hasn't looked yet
+	}
+	return state
+}
+
+// gone is shown of a machine whose object is.
+const gone v1alpha1.MachinePhase = "removed"
+
+// readLeaving reads how far a machine is that is being removed, and what it waits for.
+func readLeaving(machine *v1alpha1.TalosMachine) machineState {
+	state := machineState{title: screen.MachineTitle(machine), phase: v1alpha1.PhaseRemoving, stage: machine.Status.Stage}
+	if machine.DeletionTimestamp != nil {
+		state.started = machine.DeletionTimestamp.Time
+	}
+	ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status != metav1.ConditionTrue && machine.DeletionTimestamp != nil {
+		state.waiting, state.since = strings.TrimPrefix(ready.Message, "being removed: "), ready.LastTransitionTime.Time
 	}
 	return state
 }
