@@ -90,9 +90,14 @@ func (v *visit) bring(ctx context.Context, found *sighting, wanted *rendering) (
 		v.postpone(v1alpha1.ReasonConflict, why)
 		return true, nil
 	}
-	if name := operationOn(v.cluster); name != "" && v.m.Spec.Role == v1alpha1.RoleControlPlane {
-		v.postpone(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
-		return true, nil
+	if operationOn(v.cluster) != "" {
+		switch name, err := v.operationForbids(ctx); {
+		case err != nil:
+			return false, err
+		case name != "":
+			v.postpone(v1alpha1.ReasonWaitingForTurn, waitsForOperation(name))
+			return true, nil
+		}
 	}
 	if why := v.turns.claimLive(v.m, v.cluster, all, v.now); why != "" {
 		v.postpone(v1alpha1.ReasonWaitingForTurn, why)
@@ -153,7 +158,7 @@ func (v *visit) sendLive(ctx context.Context, found *sighting, wanted *rendering
 	if err := v.save(ctx); err != nil {
 		return false, err
 	}
-	switch name, err := v.operationClaims(ctx); {
+	switch name, err := v.operationForbids(ctx); {
 	case err != nil:
 		return false, err
 	case name != "":

@@ -65,6 +65,8 @@ type Config struct {
 	Operations  informers.TalosOperationInformer
 	Machines    informers.TalosMachineInformer
 	Clusters    informers.TalosClusterInformer
+	Patches     informers.TalosConfigPatchInformer
+	Pods        corev1client.PodsGetter
 	Nodes       corev1client.NodesGetter
 	Credentials Credentials
 	Dialer      talos.Dialer
@@ -83,6 +85,7 @@ type Controller struct {
 	operations listers.TalosOperationLister
 	machines   listers.TalosMachineLister
 	clusters   listers.TalosClusterLister
+	patches    listers.TalosConfigPatchLister
 	queue      workqueue.TypedRateLimitingInterface[string]
 	synced     []cache.InformerSynced
 	// started is when this process began to work: the time that nobody worked counts against no step.
@@ -101,11 +104,13 @@ func New(config Config) (*Controller, error) {
 	registerMetrics()
 	c := &Controller{
 		Config: config, written: map[types.UID]time.Time{}, operations: config.Operations.Lister(), machines: config.Machines.Lister(), clusters: config.Clusters.Lister(),
+		patches: config.Patches.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "operation", Clock: config.Clock},
 		),
 	}
+	c.synced = append(c.synced, config.Patches.Informer().HasSynced)
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		config.Operations.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.enqueue, UpdateFunc: c.operationChanged, DeleteFunc: c.operationGone},
 		config.Machines.Informer():   cache.ResourceEventHandlerFuncs{UpdateFunc: c.machineChanged},

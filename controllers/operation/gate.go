@@ -95,7 +95,7 @@ func (v *visit) ownGates(ctx context.Context) (string, error) {
 	if why := disturbed(v.m, peers); why != "" {
 		return why, nil
 	}
-	if v.m.Spec.Role != v1alpha1.RoleControlPlane {
+	if v.m.Spec.Role != v1alpha1.RoleControlPlane || v.kind().stays {
 		if condition := meta.FindStatusCondition(v.cluster.Status.Conditions, v1alpha1.ConditionEtcdHealthy); condition == nil || condition.Status != metav1.ConditionTrue {
 			return "etcd isn't known to be healthy", nil
 		}

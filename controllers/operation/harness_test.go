@@ -308,8 +308,10 @@ func (r *rig) start(killAt int) {
 		r.controller.errands.stop()
 	}
 	r.recorder = record.NewFakeRecorder(10000)
+	patches := factory.Ichor().V1alpha1().TalosConfigPatches()
 	controller, err := New(Config{
-		Client: r.api, Operations: operations, Machines: machines, Clusters: clusters, Nodes: r.kube.CoreV1(), Credentials: r, Dialer: r.world,
+		Client: r.api, Operations: operations, Machines: machines, Clusters: clusters, Patches: patches,
+		Nodes: r.kube.CoreV1(), Pods: r.kube.CoreV1(), Credentials: r, Dialer: r.world,
 		Stager: r, Drainer: r.drainer, Snapshots: r, Gates: r, Recorder: r.recorder, Clock: r.clock,
 	})
 	if err != nil {
@@ -326,6 +328,8 @@ func (r *rig) start(killAt int) {
 		replace(r.t, operations.Informer().GetIndexer(), list.Items, err)
 		listed, err := api.TalosMachines().List(context.Background(), metav1.ListOptions{})
 		replace(r.t, machines.Informer().GetIndexer(), listed.Items, err)
+		changes, err := api.TalosConfigPatches().List(context.Background(), metav1.ListOptions{})
+		replace(r.t, patches.Informer().GetIndexer(), changes.Items, err)
 		all, err := api.TalosClusters().List(context.Background(), metav1.ListOptions{})
 		replace(r.t, clusters.Informer().GetIndexer(), all.Items, err)
 	}

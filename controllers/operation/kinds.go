@@ -30,6 +30,10 @@ const (
 type kind struct {
 	// name of the member of the union.
 	name string
+	// gather asks for what the plan must know beyond the objects of Ichor. nil: nothing.
+	gather func(*run, context.Context, *planning) error
+	// stays says that the machines stay up: their etcd isn't missed.
+	stays bool
 	// plan adds to a plan what the kind alone knows: versions, checks, risks. It may leave machines out that have no need of
 	// the operation. nil: nothing.
 	plan func(*planning)
@@ -77,7 +81,7 @@ func kindOf(spec *v1alpha1.TalosOperationSpec) (kind, bool) {
 	case spec.TalosUpgrade != nil:
 		return talosUpgradeKind(), true
 	case spec.KubernetesUpgrade != nil:
-		return kind{name: "kubernetesUpgrade"}, false
+		return kubernetesUpgradeKind(), true
 	case spec.CiliumUpgrade != nil:
 		return kind{name: "ciliumUpgrade"}, false
 	case spec.IchorUpgrade != nil:
@@ -103,6 +107,8 @@ type planning struct {
 	// images are the installers that machines are to get, by the machine's name.
 	images map[string]string
 	now    metav1.Time
+	// kubernetes is what was gathered for a kubernetesUpgrade.
+	kubernetes *kubernetesFound
 }
 
 // check adds a check.

@@ -26,11 +26,10 @@ const (
 // maxNamed bounds how many names a message lists.
 const maxNamed = 10
 
-// makePlan decides what an operation does, in which order. It looks at the objects alone, and changes nothing. all are all
-// machines that there are.
-func makePlan(operation *v1alpha1.TalosOperation, cluster *v1alpha1.TalosCluster, all []*v1alpha1.TalosMachine, now metav1.Time) *v1alpha1.OperationPlan {
-	plan := &v1alpha1.OperationPlan{At: now}
-	p := &planning{operation: operation, cluster: cluster, all: all, plan: plan, now: now}
+// makePlan decides what an operation does, in which order. It looks at what it is given alone, and changes nothing.
+func makePlan(p *planning) *v1alpha1.OperationPlan {
+	operation, cluster, all, plan := p.operation, p.cluster, p.all, &v1alpha1.OperationPlan{At: p.now}
+	p.plan = plan
 	kind, known := kindOf(&operation.Spec)
 	if !known {
 		p.check(checkType, v1alpha1.CheckFailed, fmt.Sprintf("operations of type %s can't be carried out by this version of ichor-controller; nothing was done", kind.name))
@@ -54,7 +53,7 @@ func makePlan(operation *v1alpha1.TalosOperation, cluster *v1alpha1.TalosCluster
 			Name: m.Name, Steps: kind.stepsOf(m, len(operation.Spec.Gates) > 0), Image: p.images[m.Name],
 		})
 	}
-	plan.Risks = append(plan.Risks, risks(cluster, p.chosen, all)...)
+	plan.Risks = append(plan.Risks, risks(cluster, p.chosen, all, kind.stays)...)
 	return plan
 }
 
@@ -171,7 +170,7 @@ func etcdCheck(cluster *v1alpha1.TalosCluster) v1alpha1.OperationCheck {
 }
 
 // risks are what a person should know before it starts.
-func risks(cluster *v1alpha1.TalosCluster, chosen, all []*v1alpha1.TalosMachine) []string {
+func risks(cluster *v1alpha1.TalosCluster, chosen, all []*v1alpha1.TalosMachine, stays bool) []string {
 	voters := 0
 	for _, m := range all {
 		if isMember(m, cluster) && m.Spec.Role == v1alpha1.RoleControlPlane {
@@ -180,6 +179,10 @@ func risks(cluster *v1alpha1.TalosCluster, chosen, all []*v1alpha1.TalosMachine)
 	}
 	disrupted := slices.ContainsFunc(chosen, func(m *v1alpha1.TalosMachine) bool { return m.Spec.Role == v1alpha1.RoleControlPlane })
 	switch {
+	case disrupted && voters == 1 && stays:
+		return []string{"the cluster has one control plane: its API is away while kube-apiserver starts anew"}
+	case stays:
+		return nil
 	case disrupted && voters == 1:
 		return []string{"the cluster has one control plane: its API and etcd are away while that machine is"}
 	case disrupted && voters == 2:

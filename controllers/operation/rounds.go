@@ -38,6 +38,19 @@ func (r *run) isThrough(planned v1alpha1.PlannedMachine, step string) bool {
 	return record.Done || at > goal || at == goal && record.State == v1alpha1.StepVerified || goal < 0
 }
 
+// upNext is the machine whose turn it is: the first that is yet to get through the round, or, after all rounds, to be done.
+func (r *run) upNext() string {
+	if _, left := r.round(); len(left) > 0 {
+		return left[0]
+	}
+	for _, planned := range r.op.Status.Plan.Machines {
+		if !r.machine(planned.Name).Done {
+			return planned.Name
+		}
+	}
+	return ""
+}
+
 // together moves the machines of a round on, as many at once as it allows. One that fails lets those finish that were begun,
 // and no other begin.
 func (r *run) together(ctx context.Context, round round, left []string) error {

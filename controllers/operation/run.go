@@ -86,7 +86,7 @@ func (r *run) move(ctx context.Context) error {
 	r.cluster = cluster
 	switch {
 	case r.op.Status.Plan == nil:
-		return r.plan()
+		return r.plan(ctx)
 	case r.op.Spec.Mode == v1alpha1.OperationModePlan:
 		r.enter(v1alpha1.OperationSucceeded, "planned, as spec.mode says; nothing was done")
 		return nil
@@ -116,12 +116,18 @@ func (r *run) move(ctx context.Context) error {
 }
 
 // plan writes down what is to be done, before anything is.
-func (r *run) plan() error {
+func (r *run) plan(ctx context.Context) error {
 	all, err := r.machines.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
-	plan := makePlan(r.op, r.cluster, all, r.now)
+	p := &planning{operation: r.op, cluster: r.cluster, all: all, now: r.now}
+	if gather := r.kind().gather; gather != nil {
+		if err := gather(r, ctx, p); err != nil {
+			return err
+		}
+	}
+	plan := makePlan(p)
 	r.op.Status.Plan, r.op.Status.Total = plan, int32(len(plan.Machines)) //nolint:gosec // there are thousands at most
 	switch why := failedChecks(plan); {
 	case why != "":

@@ -79,7 +79,7 @@ func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus)
 		r.finish(record)
 		return nil
 	}
-	if round, left := r.round(); len(left) > 0 && next != round.step && !r.cancelled() {
+	if record.State == v1alpha1.StepVerified && r.kind().isRound(record.Step) && r.upNext() != record.Name && !r.cancelled() {
 		r.putDown(record)
 		return nil
 	}

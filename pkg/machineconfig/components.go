@@ -38,6 +38,20 @@ func setComponents(cluster *talosv1alpha1.ClusterConfig, versions v1alpha1.Settl
 	}
 }
 
+// ComponentImage is the image of a component that Talos' generator writes.
+func ComponentImage(component, version string) string {
+	repository := constants.KubeletImage
+	switch component {
+	case "kube-apiserver":
+		repository = constants.KubernetesAPIServerImage
+	case "kube-controller-manager":
+		repository = constants.KubernetesControllerManagerImage
+	case "kube-scheduler":
+		repository = constants.KubernetesSchedulerImage
+	}
+	return image(repository, version)
+}
+
 func image(repository, version string) string {
 	return fmt.Sprintf("%s:%s", repository, withV(version))
 }

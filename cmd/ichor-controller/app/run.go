@@ -201,7 +201,7 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		return nil, err
 	}
 	operation, err := operationcontroller.New(operationcontroller.Config{
-		Client: ichor, Operations: operations, Machines: machines, Clusters: clusters, Nodes: kubernetes.CoreV1(), Credentials: credentials, Dialer: dialer,
+		Client: ichor, Operations: operations, Machines: machines, Clusters: clusters, Patches: patches, Nodes: kubernetes.CoreV1(), Pods: kubernetes.CoreV1(), Credentials: credentials, Dialer: dialer,
 		Stager: machine, Drainer: drain.Drainer{Client: kubernetes}, Gates: gates.Checker{Kubernetes: kubernetes, Objects: clients.objects},
 		Snapshots: operationcontroller.EncryptedSnapshots{Keeper: &snapshot.Keeper{Directory: options.SnapshotDirectory}, Bundles: store},
 		Recorder:  p.recorder,

@@ -22,6 +22,7 @@ var Layers = []Layer{
 	{Path: "pkg/secretsbundle", May: []string{"pkg/apis", "pkg/talos"}, Why: "the secrets bundle issues the credentials that the node client takes"},
 	{Path: "pkg/kube", May: []string{"pkg/apis", "pkg/client", "pkg/secretsbundle"}, Why: "reaching a cluster's Kubernetes API takes the client and the bundle only"},
 	{Path: "pkg/etcdsnapshot", Why: "a file of etcd's is read without any other part of Ichor"},
+	{Path: "pkg/kubernetesupgrade", May: []string{"pkg/machineconfig"}, Why: "whether Kubernetes can be upgraded is judged on what is given alone"},
 	{Path: "pkg/machineconfig", May: []string{"artifacts", "pkg/apis", "pkg/secretsbundle"}, Why: "rendering is pure: the API's types, the bundle and the audit policy of the artifacts go in, bytes come out"},
 	{Path: "pkg/client", May: []string{"pkg/apis"}, Why: "generated clients depend on the API's types only"},
 	{Path: "pkg/openapi", May: []string{"pkg/apis"}, Why: "generated definitions depend on the API's types only"},
@@ -34,7 +35,7 @@ var Layers = []Layer{
 
 // library is what everything above pkg/ may use. pkg/codegen is left out: only the build runs it.
 var library = []string{
-	"pkg/apis", "pkg/bootstrap", "pkg/client", "pkg/etcdsnapshot", "pkg/kube", "pkg/machineconfig", "pkg/secretsbundle", "pkg/talos",
+	"pkg/apis", "pkg/bootstrap", "pkg/client", "pkg/etcdsnapshot", "pkg/kube", "pkg/kubernetesupgrade", "pkg/machineconfig", "pkg/secretsbundle", "pkg/talos",
 }
 
 // Outside confines what other modules offer to the parts whose business it is.

@@ -50,6 +50,15 @@ const (
 	VerbConfigure = "configure"
 )
 
+// Steps of an operation in which its machine's configuration is changed: while one is on its way, the machine is configured
+// though an operation holds the cluster.
+const (
+	StepKubeAPIServer         = "KubeAPIServer"
+	StepKubeControllerManager = "KubeControllerManager"
+	StepKubeScheduler         = "KubeScheduler"
+	StepKubelet               = "Kubelet"
+)
+
 // Condition types of every kind. The server writes both, with every write of an object, from what else is known of it;
 // clients can't. They follow kstatus: True says that something is out of the ordinary, absent is as good as False. An
 // object that has neither is as it was asked to be.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/kubernetesupgrade"
+	"maesh.dev/ichor/pkg/machineconfig"
+)
+
+const (
+	// systemNamespace and componentLabel are where Talos' static pods are. Source: Talos, k8s/control_plane_static_pod.go.
+	systemNamespace = "kube-system"
+	componentLabel  = "k8s-app"
+	// configVersionAnnotation counts the configurations of a static pod.
+	// Source: Talos, pkg/machinery/constants.AnnotationStaticPodConfigVersion.
+	configVersionAnnotation = "talos.dev/config-version"
+)
+
+// kubernetesFound is what runs in a cluster, and what may keep it from being upgraded.
+type kubernetesFound struct {
+	// machines are all members of the cluster.
+	machines []kubernetesupgrade.Machine
+	// requested are kinds of objects that somebody asked for and that are about to go.
+	requested []kubernetesupgrade.API
+	findings  []kubernetesupgrade.Finding
+}
+
+// runsAll tells whether everything on a machine runs a version.
+func (f *kubernetesFound) runsAll(name, to string) bool {
+	for _, m := range f.machines {
+		if m.Name != name {
+			continue
+		}
+		for _, version := range m.Running {
+			if !kubernetesupgrade.Same(version, to) {
+				return false
+			}
+		}
+		return len(m.Running) > 0
+	}
+	return false
+}
+
+// gatherKubernetes reads what runs from static pods and Nodes, never from what kube-apiserver says of itself: that is one of
+// several. What configurations give the components is looked at where it may matter.
+func (r *run) gatherKubernetes(ctx context.Context, p *planning) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+	defer cancel()
+	nodes, err := r.Nodes.Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	pods, err := r.Pods.Pods(systemNamespace).List(ctx, metav1.ListOptions{LabelSelector: componentSelector()})
+	if err != nil {
+		return fmt.Errorf("list the static pods: %w", err)
+	}
+	patches, err := r.patches.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list configuration patches: %w", err)
+	}
+	slices.SortFunc(p.all, func(a, b *v1alpha1.TalosMachine) int { return strings.Compare(a.Name, b.Name) })
+	to := targetOf(p)
+	p.kubernetes = &kubernetesFound{}
+	for _, m := range p.all {
+		if !isMember(m, p.cluster) {
+			continue
+		}
+		found := kubernetesupgrade.Machine{
+			Name: m.Name, ControlPlane: m.Spec.Role == v1alpha1.RoleControlPlane, Talos: m.Status.TalosVersion,
+			Running: runningOn(m, nodes.Items, pods.Items),
+		}
+		if m.Status.SettledVersions != nil {
+			if err := lookAtSettings(p.cluster, m, patches, &found, to); err != nil {
+				p.kubernetes.findings = append(p.kubernetes.findings, kubernetesupgrade.Finding{
+					Check: kubernetesupgrade.CheckRemoved, Blocks: true, Message: fmt.Sprintf("%s: its configuration can't be rendered: %s", m.Name, err)})
+			}
+		}
+		p.kubernetes.machines = append(p.kubernetes.machines, found)
+	}
+	return nil
+}
+
+func componentSelector() string {
+	var names []string
+	for _, component := range kubernetesupgrade.ControlPlane {
+		names = append(names, string(component))
+	}
+	return fmt.Sprintf("%s in (%s)", componentLabel, strings.Join(names, ","))
+}
+
+// runningOn are the versions of the components that are seen to run on a machine.
+func runningOn(m *v1alpha1.TalosMachine, nodes []corev1.Node, pods []corev1.Pod) map[kubernetesupgrade.Component]string {
+	running := map[kubernetesupgrade.Component]string{}
+	for i := range nodes {
+		if nodes[i].Name == m.Status.NodeName && m.Status.NodeName != "" {
+			running[kubernetesupgrade.Kubelet] = nodes[i].Status.NodeInfo.KubeletVersion
+		}
+	}
+	for _, component := range kubernetesupgrade.ControlPlane {
+		if pod := staticPod(component, m.Status.NodeName, pods); pod != nil {
+			running[component] = imageVersion(pod)
+		}
+	}
+	return running
+}
+
+// staticPod is the one of a component on a Node; nil if it isn't there.
+func staticPod(component kubernetesupgrade.Component, node string, pods []corev1.Pod) *corev1.Pod {
+	at := slices.IndexFunc(pods, func(pod corev1.Pod) bool {
+		return node != "" && pod.Spec.NodeName == node && pod.Labels[componentLabel] == string(component) && pod.Annotations[configVersionAnnotation] != ""
+	})
+	if at < 0 {
+		return nil
+	}
+	return &pods[at]
+}
+
+// imageVersion is the tag of a static pod's image, without a flavour.
+func imageVersion(pod *corev1.Pod) string {
+	if len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	image, _, _ := strings.Cut(pod.Spec.Containers[0].Image, "@")
+	colon := strings.LastIndex(image, ":")
+	if colon <= strings.LastIndex(image, "/") {
+		return ""
+	}
+	tag := image[colon+1:]
+	for _, flavour := range []string{"-fat", "-slim"} {
+		tag = strings.TrimSuffix(tag, flavour)
+	}
+	return tag
+}
+
+// lookAtSettings notes what a machine's configuration gives the components that goes away at some version. Images aren't
+// looked at: no patch may set those.
+func lookAtSettings(cluster *v1alpha1.TalosCluster, m *v1alpha1.TalosMachine, patches []*v1alpha1.TalosConfigPatch, found *kubernetesupgrade.Machine, to string) error {
+	settings, err := machineconfig.ComponentSettings(cluster, m, patches, func(s machineconfig.ComponentSetting) bool {
+		return kubernetesupgrade.Goes(settingOf(s), to)
+	})
+	for _, s := range settings {
+		found.Settings = append(found.Settings, settingOf(s))
+	}
+	return err
+}
+
+func settingOf(s machineconfig.ComponentSetting) kubernetesupgrade.Setting {
+	setting := kubernetesupgrade.Setting{Component: kubernetesupgrade.Component(s.Component), Name: s.Name(), Where: s.Where}
+	switch {
+	case s.Gate != "":
+		setting.Kind = kubernetesupgrade.FeatureGate
+	case s.Plugin != "":
+		setting.Kind = kubernetesupgrade.AdmissionPlugin
+	default:
+		setting.Kind = kubernetesupgrade.Flag
+	}
+	return setting
+}
