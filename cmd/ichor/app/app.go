@@ -21,6 +21,7 @@ import (
 	"maesh.dev/ichor/cmd/ichor/app/operation"
 	"maesh.dev/ichor/cmd/ichor/app/patch"
 	"maesh.dev/ichor/cmd/ichor/app/status"
+	"maesh.dev/ichor/cmd/ichor/app/upgrade"
 	"maesh.dev/ichor/cmd/ichor/app/version"
 	"maesh.dev/ichor/cmd/ichor/internal/cli"
 	"maesh.dev/ichor/cmd/ichor/internal/direct"
@@ -107,7 +108,7 @@ explanations, and a look at the machines themselves for the day when there is no
 	addGlobalFlags(root.PersistentFlags(), env, &verbosity)
 	options.AddFlags(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Commands:"}, &cobra.Group{ID: "direct", Title: "Break-glass, without the Kubernetes API:"}, &cobra.Group{ID: "about", Title: "About this program:"})
-	for _, made := range []*cobra.Command{status.NewCommand(env, options), cluster.NewCommand(env), machine.NewCommand(env), operation.NewCommand(env), patch.NewCommand(env)} {
+	for _, made := range []*cobra.Command{status.NewCommand(env, options), cluster.NewCommand(env), machine.NewCommand(env), operation.NewCommand(env), patch.NewCommand(env), upgrade.NewCommand(env)} {
 		made.GroupID = "work"
 		root.AddCommand(made)
 	}

@@ -22,7 +22,7 @@ func newConfigRollout(env *cli.Env) *cobra.Command {
 		Use:   "rollout NAME... | --all | -l SELECTOR",
 		Short: "Bring machines the configuration that takes effect at a reboot only (an operation of type configRollout)",
 		Long: "Bring machines the configuration that takes effect at a reboot only: those that wait for it are drained and rebooted one at a time, control planes first. " +
-			startHelp + "\n\n" + operate.PlanHelp + "\n\n" + namesHelp,
+			operate.StartHelp + "\n\n" + operate.PlanHelp + "\n\n" + namesHelp,
 		Example: cli.Examples(env, `
 			# Which machines wait, and in which order would they reboot?
 			ichor machine config rollout --all --plan

@@ -25,7 +25,7 @@ func newReboot(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reboot NAME... | --all | -l SELECTOR",
 		Short: "Reboot machines one at a time, drained, and never at the cost of etcd's quorum",
-		Long: "Reboot machines one at a time: each is drained, rebooted, and back before the next is begun, control planes first. " + startHelp + "\n\n" +
+		Long: "Reboot machines one at a time: each is drained, rebooted, and back before the next is begun, control planes first. " + operate.StartHelp + "\n\n" +
 			operate.PlanHelp + "\n\n" + namesHelp,
 		Example: cli.Examples(env, `
 			# What would be done, in which order?
@@ -46,7 +46,3 @@ func newReboot(env *cli.Env) *cobra.Command {
 	start.AddFlags(cmd)
 	return cmd
 }
-
-// startHelp is what verbs that start an operation say about it.
-const startHelp = "What it does is a TalosOperation, which goes on without this command and stops where something isn't as it should be. " +
-	"One with gates or windows of your own is made with kubectl.\n\n" + operate.EndsHelp

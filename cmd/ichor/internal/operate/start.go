@@ -33,6 +33,12 @@ type Kind struct {
 	Needs func(*v1alpha1.TalosMachine) bool
 	// Nothing says that no machine has need of it.
 	Nothing string
+	// Judge looks at the machines that were found before a person is asked and anything is written. nil: nothing.
+	Judge func(ctx context.Context, client versioned.Interface, cluster string, machines []*v1alpha1.TalosMachine) error
+	// Before is done with a person's consent, right before the operation is made; not for a plan. nil: nothing.
+	Before func(ctx context.Context, client versioned.Interface, cluster string, dryRun []string) error
+	// About says what a machine goes through, where a person is asked. nil: nothing.
+	About func(*v1alpha1.TalosMachine) string
 }
 
 // Start makes an operation and follows it.
@@ -55,6 +61,13 @@ func NewStart(env *cli.Env, kind Kind) *Start {
 // PlanHelp says what --plan does.
 const PlanHelp = "With --plan an operation of mode Plan is made: what would be done in which order, the checks and the risks are shown, and no machine is touched. " +
 	"That operation stays as history."
+
+// StartHelp is what verbs that start an operation say about it.
+const StartHelp = "What it does is a TalosOperation, which goes on without this command and stops where something isn't as it should be. " +
+	"One with gates or windows of your own is made with kubectl.\n\n" + EndsHelp
+
+// All is true when all machines of a cluster are meant, and not because each was named.
+func (s *Start) All() bool { return s.targets.all && s.targets.selector == "" }
 
 // AddFlags adds the flags that all such verbs have.
 func (s *Start) AddFlags(cmd *cobra.Command) {
@@ -104,8 +117,18 @@ func (s *Start) Run(ctx context.Context, args []string) error {
 	for _, left := range picked.leftOut {
 		s.env.Infof("%s", left)
 	}
+	if s.kind.Judge != nil {
+		if err := s.kind.Judge(ctx, client, picked.cluster, picked.machines); err != nil {
+			return err
+		}
+	}
 	if err := s.confirm(ctx, picked); err != nil {
 		return err
+	}
+	if s.kind.Before != nil && !s.plan {
+		if err := s.kind.Before(ctx, client, picked.cluster, s.dryRun.Options()); err != nil {
+			return err
+		}
 	}
 	made, err := client.IchorV1alpha1().TalosOperations().Create(ctx, s.operation(picked), metav1.CreateOptions{DryRun: s.dryRun.Options(), FieldManager: cli.FieldManager})
 	if err != nil {
@@ -156,7 +179,11 @@ func (s *Start) confirm(ctx context.Context, picked picked) error {
 	}
 	rows := make([][]string, 0, len(picked.machines))
 	for _, machine := range picked.machines {
-		rows = append(rows, []string{"  " + screen.MachineTitle(machine), string(machine.Spec.Role), machine.Name})
+		row := []string{"  " + screen.MachineTitle(machine), string(machine.Spec.Role), machine.Name}
+		if s.kind.About != nil {
+			row = append(row, s.kind.About(machine))
+		}
+		rows = append(rows, row)
 	}
 	for _, line := range screen.Columns(rows) {
 		s.env.Infof("%s", line)

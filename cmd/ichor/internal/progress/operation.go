@@ -193,12 +193,13 @@ func (o *Operation) row(planned v1alpha1.PlannedMachine, now time.Time, style sc
 	title := "  " + o.titles.Of(planned.Name)
 	record := screen.OperationMachine(o.latest, planned.Name)
 	steps := len(planned.Steps)
-	if record == nil || record.StartedAt == nil {
+	begun := record != nil && record.StartedAt != nil
+	if record == nil || !begun && (record.Step == "" || record.State == v1alpha1.StepVerified) {
 		return []string{title, style.Faint(stepBar(0, steps)), style.Faint("to come"), "", ""}
 	}
 	if record.Done {
 		elapsed := ""
-		if record.FinishedAt != nil {
+		if record.FinishedAt != nil && begun {
 			elapsed = screen.Age(record.FinishedAt.Time, record.StartedAt.Time)
 		}
 		return []string{title, style.Good(stepBar(steps, steps)), style.Good("done"), elapsed, ""}
@@ -222,7 +223,11 @@ func (o *Operation) row(planned v1alpha1.PlannedMachine, now time.Time, style sc
 	if message != "" && record.At != nil && record.State != v1alpha1.StepVerified {
 		message += style.Faint(" (for " + screen.Age(now, record.At.Time) + ")")
 	}
-	return []string{title, mark(stepBar(reached, steps)), mark(step), screen.Age(now, record.StartedAt.Time), message}
+	elapsed := ""
+	if begun {
+		elapsed = screen.Age(now, record.StartedAt.Time)
+	}
+	return []string{title, mark(stepBar(reached, steps)), mark(step), elapsed, message}
 }
 
 // stepBar shows how many of a machine's steps are behind it.
