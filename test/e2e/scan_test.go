@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/test/hollow/fleet"
 	"maesh.dev/ichor/test/hollow/odd"
 )
 
@@ -67,6 +68,7 @@ func scannedNetwork(t *testing.T, s *suite) {
 	for address := range odd {
 		want[address] = v1alpha1.HostNotTalos
 	}
+	want[s.foreign(t).Addr().String()] = v1alpha1.HostAlreadyConfigured
 	cluster := s.cluster(t)
 	got := map[string]v1alpha1.HostClass{}
 	for _, host := range cluster.Status.Discovery.Hosts {
@@ -78,6 +80,9 @@ func scannedNetwork(t *testing.T, s *suite) {
 	}
 	waiting := 0
 	for i := range s.stack.Fleet().Machines {
+		if s.stack.Fleet().Machines[i].State == fleet.StateForeign {
+			continue
+		}
 		m := s.at(t, s.stack.Fleet().Machines[i].Addr())
 		if m.Spec.ApprovalState != v1alpha1.ApprovalPending {
 			continue

@@ -24,7 +24,7 @@ import (
 
 const (
 	// machines is how many the stories below use up, and one control plane.
-	machines = 18
+	machines = 19
 	// apiServers is how many ichor-apiservers the parallel approvals go through.
 	apiServers = 3
 	// startFor and stopFor bound the start and the end of the stack.
@@ -58,6 +58,8 @@ var stories = []struct {
 	{"patches reach every machine, what somebody changed is seen and mended, and what needs a reboot waits", patchedMachines},
 	{"kubelets get serving certificates for what is their own, and nobody gets one for anything else", kubeletCertificates},
 	{"what waits for a reboot is rolled out machine by machine, and taken back", rolledOut},
+	{"a patch is looked at, applied and taken back from the command line", patchCommands},
+	{"a machine is installed with every kind of document at once, and nothing differs", everyKind},
 	{"two control planes with one hostname: one wins", oneHostname},
 	{"parallel approvals through three API servers stop at the limit", parallelApprovals},
 	{"nobody forges an approval", forgedApprovals},
@@ -67,6 +69,7 @@ var stories = []struct {
 	{"a fingerprint that changed before the approval is refused", fingerprintBeforeApproval},
 	{"a fingerprint that changed before the first configuration stops it until someone vouches", fingerprintBeforeApply},
 	{"a rack is approved from one file, or not at all", rackFromFile},
+	{"a machine of another cluster is reclaimed, and only the one that was meant", reclaimedMachine},
 	{"no secret is in anything that is served, told, logged, audited or printed", noSecretAnywhere},
 	{"a second stack runs beside the first and ends without a trace", detachedStack},
 	{"the API is away for a while and comes back, and nothing was done meanwhile", apiAway},

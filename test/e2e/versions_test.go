@@ -54,11 +54,11 @@ var newcomers = []struct {
 	workerRefused:   {"worker-refused", v1alpha1.RoleWorker, olderTalos, localstack.TalosVersion, localstack.KubernetesVersion},
 }
 
-// mixedFleet writes the fleet of the stories: as many machines as they use up, and the newcomers.
+// mixedFleet writes the fleet of the stories: as many machines as they use up, the newcomers, and one of another cluster.
 func mixedFleet(t *testing.T, dir string) string {
 	t.Helper()
 	made, err := fleet.Generate(fleet.GenerateOptions{
-		Machines: machines + len(newcomers), First: netip.MustParseAddr("127.0.16.11"), TalosVersion: localstack.TalosVersion,
+		Machines: machines + len(newcomers) + 1, First: netip.MustParseAddr("127.0.16.11"), TalosVersion: localstack.TalosVersion,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +66,7 @@ func mixedFleet(t *testing.T, dir string) string {
 	for i, newcomer := range newcomers {
 		made.Machines[machines+i].TalosVersion = newcomer.media
 	}
+	foreignMachine(&made.Machines[machines+len(newcomers)])
 	data, err := made.Encode()
 	if err != nil {
 		t.Fatal(err)

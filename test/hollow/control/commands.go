@@ -68,6 +68,9 @@ var commands = map[string]command{
 	"deeds": {read: true, help: "what it did: boots, installers, pulls, and what it was told", run: look(func(n *node.Node) []node.Deed {
 		return append([]node.Deed{}, n.Deeds()...)
 	})},
+	"talosconfig": {read: true, help: "a client configuration of an administrator of the cluster that configured it", run: func(n *node.Node, _ []string) (any, error) {
+		return n.Talosconfig()
+	}},
 	"power-off":    {help: "cut the power", run: simple((*node.Node).PowerOff)},
 	"power-on":     {help: "switch the machine on", run: simple((*node.Node).PowerOn)},
 	"wipe":         {help: "empty all disks, with a power cut", run: simple((*node.Node).Wipe)},
