@@ -74,6 +74,7 @@ var stories = []struct {
 	{"a second stack runs beside the first and ends without a trace", detachedStack},
 	{"the API is away for a while and comes back, and nothing was done meanwhile", apiAway},
 	{"uninstalled in the right order no namespace is stuck and installed again everything is there", uninstalledAPI},
+	{"machines are removed: drained first, given up with consent, and a control plane leaves etcd", removedMachines},
 	{"with etcd's quorum lost, a person sees what to do over Talos alone, and has a snapshot", lostQuorum},
 }
 
