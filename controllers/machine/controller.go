@@ -46,6 +46,7 @@ type Config struct {
 	Nodes       coreinformers.NodeInformer
 	NodeClient  corev1client.NodesGetter
 	Drainer     Drainer
+	Snapshots   Snapshots
 	Bundles     Bundles
 	Values      PatchValues
 	Credentials Credentials

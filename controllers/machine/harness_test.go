@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"maesh.dev/ichor/controllers/drain"
+	"maesh.dev/ichor/controllers/operation/snapshot"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
@@ -178,7 +180,7 @@ func (s *stack) start(killAt int) {
 	patches := factory.Ichor().V1alpha1().TalosConfigPatches()
 	controller, err := New(Config{
 		Client: s.api, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: s.kube.CoreV1(),
-		Drainer: drainer{Drainer: drain.Drainer{Client: s.kube, Clock: s.clock}, stack: s},
+		Snapshots: s, Drainer: drainer{Drainer: drain.Drainer{Client: s.kube, Clock: s.clock}, stack: s},
 		Bundles: s, Values: SecretValues{Secrets: s.kube.CoreV1()}, Credentials: s, Dialer: s.world, Prober: s.world, Recorder: s.events, Clock: s.clock,
 	})
 	if err != nil {
@@ -243,6 +245,11 @@ func replace(t *testing.T, store interface{ Replace([]any, string) error }, list
 
 func (s *stack) LoadFor(context.Context, *v1alpha1.TalosCluster) (*secretsbundle.Bundle, error) {
 	return s.bundle, nil
+}
+
+// Fresh takes a snapshot each time, and keeps none.
+func (s *stack) Fresh(ctx context.Context, _ *v1alpha1.TalosCluster, _ time.Time, take snapshot.Take) (string, error) {
+	return "snapshot", take(ctx, io.Discard)
 }
 
 func (s *stack) CredentialsFor(context.Context, string) (talos.Credentials, error) {

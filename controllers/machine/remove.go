@@ -120,6 +120,10 @@ func (v *visit) reset(ctx context.Context, found *sighting) error {
 		return nil
 	}
 	defer d.close()
+	if why := v.unsaved(ctx, d.reader(found.node)); why != "" { // one that took a moment was judged with what etcd was before
+		v.removing(reasonNoSnapshot, why, pollSlow)
+		return nil
+	}
 	d.userDisks = devices
 	node, ok := found.node.(resetter)
 	if !ok {

@@ -63,7 +63,12 @@ func (v *visit) emptyNode(ctx context.Context, found *sighting) (empty bool, err
 		v.removing(reasonEtcdUnhealthy, why, pollWaiting)
 		return false, nil
 	}
+	why = v.unsaved(ctx, d.reader(found.node))
 	d.close()
+	if why != "" {
+		v.removing(reasonNoSnapshot, why, pollSlow)
+		return false, nil
+	}
 	if record.DrainStartedAt == nil {
 		record.DrainStartedAt = v.timestamp()
 		v.tell(corev1.EventTypeNormal, reasonRemoving, "Node %s is drained, and then the machine is wiped: %s", name, machineconfig.DescribeFates(record.Disks))

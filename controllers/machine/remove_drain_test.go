@@ -239,3 +239,83 @@ func TestAMachineThatIsLetGoAsItIsGetsItsNodeBack(t *testing.T) {
 		t.Errorf("let go: %v, resets %d, unschedulable: %v", s.let(machine), s.resets(machine), s.node("node-11").Spec.Unschedulable)
 	}
 }
+
+func TestNoControlPlaneLeavesWithoutAFreshSnapshot(t *testing.T) {
+	t.Parallel()
+	broken := func(state *talostest.State) { state.SnapshotErr = context.DeadlineExceeded }
+	for name, tc := range map[string]struct {
+		change func(*stack, []string)
+	}{
+		"it is told": {change: func(s *stack, names []string) { s.machines[names[0]].Do(broken) }},
+		"it is given up": {change: func(s *stack, names []string) {
+			s.machines[names[0]].Do(off)
+			s.changeMachine(names[0], forcing)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t)
+			names := s.controlPlanes(11, 12, 13)
+			s.changeMachine(names[0], func(m *v1alpha1.TalosMachine) { m.Status.EtcdMemberID = "1" })
+			for _, other := range names[1:] {
+				s.machines[other].Do(broken)
+			}
+			tc.change(s, names)
+			s.changeMachine(names[0], deleting)
+			wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNoSnapshot, "no fresh snapshot")
+			if len(s.machines[names[1]].Snapshot().Members) != 3 || s.resets(names[0]) != 0 || s.let(names[0]) {
+				t.Error("it left etcd")
+			}
+			for _, each := range names {
+				s.machines[each].Do(func(state *talostest.State) { state.SnapshotErr = nil })
+			}
+			for range 3 {
+				if !s.let(names[0]) {
+					s.mustReconcile(names[0])
+				}
+			}
+			if !s.let(names[0]) {
+				t.Errorf("still held: %s", describeConditions(s.get(names[0])))
+			}
+		})
+	}
+}
+
+func TestARemovalGoesOnWhereverTheControllerIsKilled(t *testing.T) {
+	t.Parallel()
+	for kill := 1; kill <= 6; kill++ {
+		t.Run("at write "+string(rune('0'+kill)), func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t)
+			names := s.controlPlanes(11, 12, 13)
+			s.changeMachine(names[0], deleting)
+			known := true
+			s.machines[names[0]].Do(func(state *talostest.State) {
+				state.OnReset = func() {
+					m := s.get(names[0])
+					known = known && leaving(m) && m.Status.Removal != nil && len(m.Status.Removal.Disks) > 0 && m.Status.Removal.DrainedAt != nil
+				}
+			})
+			s.start(kill)
+			for range 3 {
+				_, _ = s.reconcile(names[0])
+			}
+			s.start(0)
+			if node := s.node("node-11"); node != nil && s.resets(names[0]) > 0 { // its kubelet is gone
+				node.Status.Conditions[0].Status = corev1.ConditionUnknown
+				if _, err := s.kube.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 4 {
+				if !s.let(names[0]) {
+					s.mustReconcile(names[0])
+					s.clock.Step(resetPatience + time.Second)
+				}
+			}
+			if s.resets(names[0]) != 1 || !s.let(names[0]) || !known {
+				t.Errorf("resets %d, let go: %v, on record before: %v; %s", s.resets(names[0]), s.let(names[0]), known, describeConditions(s.get(names[0])))
+			}
+		})
+	}
+}

@@ -46,6 +46,12 @@ func (v *visit) giveUp(ctx context.Context, why string) error {
 		v.removing(reasonEtcdUnhealthy, "it is not given up yet: "+refusal, pollWaiting)
 		return nil
 	}
+	if d.member != nil {
+		if why := v.unsaved(ctx, d.peer); why != "" {
+			v.removing(reasonNoSnapshot, "it is not given up yet: "+why, pollSlow)
+			return nil
+		}
+	}
 	if record.GivenUpAt == nil {
 		record.GivenUpAt = v.timestamp()
 	}

@@ -78,6 +78,9 @@ func (v *visit) leaveDead(ctx context.Context) (waits bool, err error) {
 	}
 	defer d.close()
 	if why == "" && d.member != nil {
+		why = v.unsaved(ctx, d.peer)
+	}
+	if why == "" && d.member != nil {
 		if err := d.peer.EtcdRemoveMember(context.WithoutCancel(ctx), d.member.ID); err != nil {
 			why = fmt.Sprintf("etcd member %s can't be removed: %s", memberID(d.member), err)
 		} else {

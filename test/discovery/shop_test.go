@@ -27,6 +27,7 @@ import (
 	"maesh.dev/ichor/controllers/discovery"
 	"maesh.dev/ichor/controllers/drain"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
+	"maesh.dev/ichor/controllers/operation/snapshot"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
 	"maesh.dev/ichor/pkg/secretsbundle"
@@ -112,7 +113,7 @@ func (s *shop) work() {
 	}
 	configure, err := machinecontroller.New(machinecontroller.Config{
 		Client: client, Machines: machines, Clusters: clusters, Patches: factory.Ichor().V1alpha1().TalosConfigPatches(), Nodes: core.Core().V1().Nodes(), NodeClient: s.kube.CoreV1(),
-		Drainer: drain.Drainer{Client: s.kube},
+		Drainer: drain.Drainer{Client: s.kube}, Snapshots: noSnapshots{},
 		Bundles: s, Credentials: ours{s.secrets}, Dialer: dialer, Prober: s.prober, Recorder: &record.FakeRecorder{}, Clock: s.clock,
 	})
 	if err != nil {
@@ -281,4 +282,11 @@ func (s *shop) elsewhere(n *node.Node) netip.Prefix {
 			return next
 		}
 	}
+}
+
+// noSnapshots says that there is one: no control plane is removed here.
+type noSnapshots struct{}
+
+func (noSnapshots) Fresh(context.Context, *v1alpha1.TalosCluster, time.Time, snapshot.Take) (string, error) {
+	return "", nil
 }

@@ -163,8 +163,9 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		machines.Informer().HasSynced, clusters.Informer().HasSynced, patches.Informer().HasSynced, nodes.Informer().HasSynced, operations.Informer().HasSynced,
 	}
 
+	snapshots := operationcontroller.EncryptedSnapshots{Keeper: &snapshot.Keeper{Directory: options.SnapshotDirectory}, Bundles: store}
 	machine, err := machinecontroller.New(machinecontroller.Config{
-		Client: ichor, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: kubernetes.CoreV1(), Drainer: drain.Drainer{Client: kubernetes},
+		Client: ichor, Machines: machines, Clusters: clusters, Patches: patches, Nodes: nodes, NodeClient: kubernetes.CoreV1(), Drainer: drain.Drainer{Client: kubernetes}, Snapshots: snapshots,
 		Bundles: &secretsbundle.Recent{Store: store, Clock: clock.RealClock{}}, Values: machinecontroller.SecretValues{Secrets: kubernetes.CoreV1()}, Credentials: credentials, Dialer: dialer, Prober: prober, Recorder: p.recorder,
 	})
 	if err != nil {
@@ -203,8 +204,7 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	operation, err := operationcontroller.New(operationcontroller.Config{
 		Client: ichor, Operations: operations, Machines: machines, Clusters: clusters, Patches: patches, Nodes: kubernetes.CoreV1(), Pods: kubernetes.CoreV1(), Credentials: credentials, Dialer: dialer,
 		Stager: machine, Drainer: drain.Drainer{Client: kubernetes}, Gates: gates.Checker{Kubernetes: kubernetes, Objects: clients.objects},
-		Snapshots: operationcontroller.EncryptedSnapshots{Keeper: &snapshot.Keeper{Directory: options.SnapshotDirectory}, Bundles: store},
-		Recorder:  p.recorder,
+		Snapshots: snapshots, Recorder: p.recorder,
 	})
 	if err != nil {
 		return nil, err
