@@ -87,7 +87,7 @@ func kindOf(spec *v1alpha1.TalosOperationSpec) (kind, bool) {
 	case spec.IchorUpgrade != nil:
 		return kind{name: "ichorUpgrade"}, false
 	case spec.Shutdown != nil:
-		return kind{name: "shutdown"}, false
+		return shutdownKind(spec.Machines == nil), true
 	case spec.EtcdRestore != nil:
 		return kind{name: "etcdRestore"}, false
 	case spec.RotateCA != nil:

@@ -127,11 +127,10 @@ func planKubernetes(p *planning) {
 	}
 	from, findings := kubernetesupgrade.Check(machines, to)
 	p.plan.From = from
-	findings = append(findings, kubernetesupgrade.RequestedAPIs(p.kubernetes.requested, from, to)...)
 	findings = append(findings, p.kubernetes.findings...)
 	for _, name := range []string{
 		kubernetesupgrade.CheckPath, kubernetesupgrade.CheckSkew, kubernetesupgrade.CheckTalos,
-		kubernetesupgrade.CheckRemoved, kubernetesupgrade.CheckAPIs,
+		kubernetesupgrade.CheckRemoved,
 	} {
 		result, message := sumUp(name, findings)
 		p.check(name, result, message)
@@ -151,7 +150,8 @@ func planKubernetes(p *planning) {
 		p.plan.Risks = append(p.plan.Risks, fmt.Sprintf("spec.kubernetesVersion of cluster %s stays %s: machines that join are given that", p.cluster.Name, kubernetesupgrade.WithV(wanted)))
 	}
 	p.plan.Risks = append(p.plan.Risks,
-		"Talos' own manifests (CoreDNS, kube-proxy) stay as they are: Talos writes them once; bring theirs with talosctl upgrade-k8s --with-manifests or by hand")
+		"objects of API versions that the new version doesn't serve aren't looked for; kubectl get --raw /metrics | grep apiserver_requested_deprecated_apis tells who may miss them",
+		"Talos' own manifests (CoreDNS, kube-proxy, flannel) stay as they are: Talos writes each once; change their images by kubectl")
 	p.chosen = slices.DeleteFunc(p.chosen, func(m *v1alpha1.TalosMachine) bool {
 		return m.Status.SettledVersions != nil && hasAll(m.Status.SettledVersions, to) && p.kubernetes.runsAll(m.Name, to)
 	})

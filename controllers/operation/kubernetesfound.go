@@ -30,9 +30,7 @@ const (
 type kubernetesFound struct {
 	// machines are all members of the cluster.
 	machines []kubernetesupgrade.Machine
-	// requested are kinds of objects that somebody asked for and that are about to go.
-	requested []kubernetesupgrade.API
-	findings  []kubernetesupgrade.Finding
+	findings []kubernetesupgrade.Finding
 }
 
 // runsAll tells whether everything on a machine runs a version.

@@ -75,7 +75,6 @@ const (
 	CheckSkew    = "VersionSkew"
 	CheckTalos   = "TalosCompatibility"
 	CheckRemoved = "RemovedSettings"
-	CheckAPIs    = "RemovedAPIs"
 )
 
 // judge holds what the checks share.

@@ -89,25 +89,6 @@ func TestWhatKeepsAClusterFromAnUpgrade(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldOfAPIsThatStay(t *testing.T) {
-	t.Parallel()
-	asked := []API{{"networking.k8s.io", "v1beta1", "ipaddresses"}, {"apps", "v1", "deployments"}}
-	for name, c := range map[string]struct {
-		from, to string
-		want     bool
-	}{
-		"they go": {"v1.36.1", "v1.37.0", true}, "they are gone already": {"v1.37.0", "v1.37.2", false}, "they stay": {"v1.35.0", "v1.36.0", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			findings := RequestedAPIs(asked, c.from, c.to)
-			if got := len(findings) == 1 && !findings[0].Blocks && strings.Contains(findings[0].Message, "ipaddresses.v1beta1.networking.k8s.io (gone in 1.37)") && !strings.Contains(findings[0].Message, "deployments"); got != c.want {
-				t.Errorf("found %v", findings)
-			}
-		})
-	}
-}
-
 func TestTheTablesAreInOrderAndNameThingsOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[string]uint{}

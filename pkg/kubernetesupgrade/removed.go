@@ -5,7 +5,6 @@ package kubernetesupgrade
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
@@ -107,61 +106,3 @@ func Goes(setting Setting, to string) bool {
 
 // source is where people read of what a minor version took away.
 func source(minor string) string { return "Kubernetes, CHANGELOG-" + minor + ".md" }
-
-// API is a version of a kind of object.
-type API struct{ Group, Version, Resource string }
-
-func (a API) String() string { return fmt.Sprintf("%s.%s.%s", a.Resource, a.Version, a.Group) }
-
-// removedAPIs by the minor version that doesn't serve them any more. Source: k8s.io/api v0.37.2, APILifecycleRemoved of
-// every zz_generated.prerelease-lifecycle.go; podschedulingcontexts: Kubernetes, CHANGELOG-1.32.md.
-var removedAPIs = map[uint][]API{
-	32: {
-		{"admissionregistration.k8s.io", "v1alpha1", "validatingadmissionpolicies"},
-		{"admissionregistration.k8s.io", "v1alpha1", "validatingadmissionpolicybindings"},
-		{"flowcontrol.apiserver.k8s.io", "v1beta3", "flowschemas"},
-		{"flowcontrol.apiserver.k8s.io", "v1beta3", "prioritylevelconfigurations"},
-		{"resource.k8s.io", "v1alpha3", "podschedulingcontexts"},
-	},
-	34: {
-		{"admissionregistration.k8s.io", "v1beta1", "validatingadmissionpolicies"},
-		{"admissionregistration.k8s.io", "v1beta1", "validatingadmissionpolicybindings"},
-	},
-	35: {{"storage.k8s.io", "v1alpha1", "volumeattributesclasses"}},
-	37: {
-		{"certificates.k8s.io", "v1alpha1", "clustertrustbundles"},
-		{"networking.k8s.io", "v1beta1", "ipaddresses"},
-		{"networking.k8s.io", "v1beta1", "servicecidrs"},
-		{"storage.k8s.io", "v1beta1", "volumeattributesclasses"},
-	},
-}
-
-// RequestedAPIs tells which kinds of objects that somebody asked kube-apiserver for are gone after an upgrade. It only warns: who
-// asks may do so no more, or ask for a newer version as well.
-func RequestedAPIs(requested []API, from, to string) []Finding {
-	was, err := parse(from)
-	if err != nil {
-		return nil
-	}
-	is, err := parse(to)
-	if err != nil {
-		return nil
-	}
-	var gone []string
-	for minor, apis := range removedAPIs {
-		if minor <= was.Minor() || minor > is.Minor() {
-			continue
-		}
-		for _, api := range apis {
-			if slices.Contains(requested, api) {
-				gone = append(gone, fmt.Sprintf("%s (gone in 1.%d)", api, minor))
-			}
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	slices.Sort(gone)
-	return []Finding{{Check: CheckAPIs, Message: fmt.Sprintf(
-		"somebody asked kube-apiserver for what won't be served: %s; see who by the audit log (annotation k8s.io/removed-release), and have it ask for a newer version first", strings.Join(gone, ", "))}}
-}

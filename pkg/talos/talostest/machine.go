@@ -73,6 +73,8 @@ type State struct {
 	// BootstrapErr is answered instead of bootstrapping.
 	BootstrapErr error
 	Kubeconfig   []byte
+	// Shutdowns counts how often the machine was told to power off.
+	Shutdowns int
 	// Resets counts resets, Ungraceful those of them that left etcd to others.
 	Resets, Ungraceful int
 	// WipedDisks are the user disks that were wiped.

@@ -13,5 +13,5 @@ import (
 // NewCommand makes "ichor machine".
 func NewCommand(env *cli.Env) *cobra.Command {
 	return cli.Group("machine", "List, show, plan, approve, reject, remove, reboot and reclaim machines, and look at their configurations",
-		newList(env), newShow(env), newPlan(env), newApprove(env), newReject(env), newResolve(env), newRemove(env), newReboot(env), newReclaim(env), newConfig(env), newDrift(env))
+		newList(env), newShow(env), newPlan(env), newApprove(env), newReject(env), newResolve(env), newRemove(env), newReboot(env), newShutdown(env), newReclaim(env), newConfig(env), newDrift(env))
 }

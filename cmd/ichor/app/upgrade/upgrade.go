@@ -11,5 +11,5 @@ import (
 
 // NewCommand makes "ichor upgrade".
 func NewCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("upgrade", "Upgrade clusters, machine by machine, with a plan that is shown first", newTalos(env))
+	return cli.Group("upgrade", "Upgrade clusters, machine by machine, with a plan that is shown first", newTalos(env), newKubernetes(env))
 }

@@ -3,6 +3,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type Kind struct {
 	Before func(ctx context.Context, client versioned.Interface, cluster string, dryRun []string) error
 	// About says what a machine goes through, where a person is asked. nil: nothing.
 	About func(*v1alpha1.TalosMachine) string
+	// Manner says in which manner, where that isn't one machine at a time.
+	Manner func() string
 }
 
 // Start makes an operation and follows it.
@@ -188,7 +191,11 @@ func (s *Start) confirm(ctx context.Context, picked picked) error {
 	for _, line := range screen.Columns(rows) {
 		s.env.Infof("%s", line)
 	}
-	yes, err := s.asker().Confirm(ctx, fmt.Sprintf("%s %s of cluster %s, one at a time?", s.kind.Verb, count, picked.cluster))
+	manner := ""
+	if s.kind.Manner != nil {
+		manner = s.kind.Manner()
+	}
+	yes, err := s.asker().Confirm(ctx, fmt.Sprintf("%s %s of cluster %s, %s?", s.kind.Verb, count, picked.cluster, cmp.Or(manner, "one at a time")))
 	switch {
 	case errors.Is(err, prompt.ErrAborted), err == nil && !yes:
 		return cli.Cancelled()
