@@ -4,6 +4,10 @@ package overview
 
 import (
 	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
@@ -28,7 +32,7 @@ func Next(machine *v1alpha1.TalosMachine, program string) Advice {
 	waiting, waits := WaitsFor(machine)
 	switch {
 	case machine.DeletionTimestamp != nil:
-		return Advice{Words: "is being removed"}
+		return unstick(machine, program)
 	case waits && waiting.Condition == v1alpha1.ConditionIdentityResolved:
 		return Advice{
 			Words:   "say whether it is a machine of its own (--distinct) or one that is known (--same-as)",
@@ -47,6 +51,31 @@ func Next(machine *v1alpha1.TalosMachine, program string) Advice {
 		return Advice{Command: fmt.Sprintf("%s machine show %s --wait", program, machine.Name)}
 	default:
 		return Advice{}
+	}
+}
+
+// stuck is why a removal doesn't go on by itself; nil if it does.
+func stuck(machine *v1alpha1.TalosMachine) *metav1.Condition {
+	ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ConditionReady)
+	stands := []string{v1alpha1.ReasonDrainBlocked, v1alpha1.ReasonUnreachable, v1alpha1.ReasonWrongDisk}
+	if ready == nil || ready.Status == metav1.ConditionTrue || !slices.Contains(stands, ready.Reason) {
+		return nil
+	}
+	return ready
+}
+
+// unstick advises about a machine that is being removed.
+func unstick(machine *v1alpha1.TalosMachine, program string) Advice {
+	remove := fmt.Sprintf("%s machine remove %s", program, machine.Name)
+	switch why := stuck(machine); {
+	case why == nil:
+		return Advice{Words: "is being removed"}
+	case why.Reason == v1alpha1.ReasonDrainBlocked:
+		return Advice{Words: "mend what holds the pods, or go on without waiting for them", Command: remove + " --skip-drain"}
+	case why.Reason == v1alpha1.ReasonUnreachable:
+		return Advice{Words: "bring it up, or give it up if it is lost", Command: remove + " --force"}
+	default:
+		return Advice{Command: fmt.Sprintf("%s machine show %s", program, machine.Name)}
 	}
 }
 

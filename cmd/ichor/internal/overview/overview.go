@@ -56,7 +56,7 @@ func Look(clusters []v1alpha1.TalosCluster, operations []v1alpha1.TalosOperation
 // that a person sees to when they are.
 var (
 	personCluster  = []string{v1alpha1.ConditionSecretsReady}
-	personWhenTrue = []string{v1alpha1.ConditionSurplusControlPlane, v1alpha1.ConditionConfigurationPending}
+	personWhenTrue = []string{v1alpha1.ConditionSurplusControlPlane, v1alpha1.ConditionConfigurationPending, v1alpha1.ConditionMachinesQuarantined}
 	badCluster     = []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionEtcdHealthy, v1alpha1.ConditionDiscovered}
 )
 
@@ -90,6 +90,10 @@ func (o *Overview) addMachine(machine *v1alpha1.TalosMachine, program string) {
 	waiting, waits := WaitsFor(machine)
 	item := Item{Subject: title(machine), What: waiting.What, Since: waiting.Since, Advice: Next(machine, program)}
 	switch {
+	case machine.DeletionTimestamp != nil && stuck(machine) != nil:
+		why := waitingFor(stuck(machine))
+		item.What, item.Since = why.What, why.Since
+		o.NeedsYou = append(o.NeedsYou, item)
 	case machine.DeletionTimestamp != nil:
 		item.What, item.Since = "being removed", machine.DeletionTimestamp.Time
 		o.InProgress = append(o.InProgress, item)

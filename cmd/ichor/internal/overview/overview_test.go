@@ -33,6 +33,12 @@ func machine(name string, state v1alpha1.ApprovalState, conditions ...metav1.Con
 	return made
 }
 
+// stands is a machine that isn't Ready for a reason.
+func stands(machine v1alpha1.TalosMachine, reason, message string) v1alpha1.TalosMachine {
+	machine.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message, 1)}
+	return machine
+}
+
 func TestMachineIsListedWhereItsTurnIs(t *testing.T) {
 	t.Parallel()
 	installing := condition(v1alpha1.ConditionInstalled, metav1.ConditionFalse, v1alpha1.ReasonInstalling, "installs to disk S1", 2)
@@ -61,6 +67,9 @@ func TestMachineIsListedWhereItsTurnIs(t *testing.T) {
 		{"a Ready machine is in no list", machine("cp-1", v1alpha1.ApprovalApproved, ready), "", "", ""},
 		{"a machine that was Ready and isn't is wrong", fell, "wrong", "the Node is not ready", "ichor machine show fell --wait"},
 		{"unreachability comes before what follows from it", dark, "wrong", "no answer at 10.0.0.1", "ichor machine show fell --wait"},
+		{"a removal whose drain doesn't end needs a person", stands(leaving, v1alpha1.ReasonDrainBlocked, "waits for pod a/b"), "needs you", "waits for pod a/b", "ichor machine remove leaving --skip-drain"},
+		{"a removal of what doesn't answer needs a person", stands(leaving, v1alpha1.ReasonUnreachable, "no answer"), "needs you", "no answer", "ichor machine remove leaving --force"},
+		{"a removal that waits for its turn goes on by itself", stands(leaving, v1alpha1.ReasonWaitingForTurn, "waits"), "in progress", "being removed", ""},
 		{"a removal goes on by itself", leaving, "in progress", "being removed", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
