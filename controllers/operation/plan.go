@@ -180,7 +180,7 @@ func risks(cluster *v1alpha1.TalosCluster, chosen, all []*v1alpha1.TalosMachine,
 	disrupted := slices.ContainsFunc(chosen, func(m *v1alpha1.TalosMachine) bool { return m.Spec.Role == v1alpha1.RoleControlPlane })
 	switch {
 	case disrupted && voters == 1 && stays:
-		return []string{"the cluster has one control plane: its API is away while kube-apiserver starts anew"}
+		return []string{"the cluster has one control plane: its API is away for a while"}
 	case stays:
 		return nil
 	case disrupted && voters == 1:
