@@ -20,9 +20,9 @@ import (
 
 // passGates waits until the machine may go down, by Ichor's own gates.
 func (v *visit) passGates(ctx context.Context) (outcome, error) {
-	if needless := v.kind().needless; needless != nil {
-		if why, err := needless(v, ctx); err != nil || why != "" {
-			return outcome{needless: err == nil, message: why}, err
+	if still := v.kind().still; still != nil {
+		if came, err := still(v, ctx); err != nil || came.needless || came.failed {
+			return came, err
 		}
 	}
 	if why, err := v.ownGates(ctx); err != nil || why != "" {

@@ -58,6 +58,9 @@ func (v *visit) install(ctx context.Context) (outcome, error) {
 	}
 	switch running, err := target.Installing(asking); {
 	case errors.Is(err, talos.ErrNoLifecycle):
+		if came, err := v.fits(asking, node); err != nil || !came.done {
+			return came, err
+		}
 		return v.upgradeLegacy(ctx)
 	case err != nil:
 		return waiting("can't say whether an installer runs: %s", err)
@@ -74,7 +77,19 @@ func (v *visit) install(ctx context.Context) (outcome, error) {
 	if v.cancelled() {
 		return outcome{needless: true, message: "the operation was cancelled before anything was installed"}, nil
 	}
+	if came, err := v.fits(asking, node); err != nil || !came.done {
+		return came, err
+	}
 	return v.runInstaller(ctx)
+}
+
+// fits is mayInstall, right before the machine is told.
+func (v *visit) fits(ctx context.Context, node talos.ConfiguredNode) (outcome, error) {
+	facts, err := node.Facts(ctx)
+	if err != nil {
+		return waiting("its version can't be read: %s", err)
+	}
+	return v.mayInstall(facts.TalosVersion)
 }
 
 // otherBoot is what it means that the machine rebooted in this step.

@@ -48,8 +48,9 @@ type kind struct {
 	// bootMark is the step before which a machine's boot id is written down: a reboot after that is the one that is meant,
 	// whoever brings it about. Empty if no machine reboots.
 	bootMark string
-	// needless says why nothing is left to do on a machine that is about to be begun. nil: there always is.
-	needless func(*visit, context.Context) (string, error)
+	// still looks at a machine that is about to be begun, as the plan may be old: nothing is left to do on it (needless), or it
+	// became what the plan doesn't fit (failed). nil: neither is.
+	still func(*visit, context.Context) (outcome, error)
 	// beforeReboot is asked each time before a machine is told to reboot; anything but done keeps it from being told.
 	beforeReboot func(*visit, context.Context) (outcome, error)
 	// booted looks at a machine that is in another boot, which needn't be ready yet; anything but done ends the attempt.

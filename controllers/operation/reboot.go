@@ -34,11 +34,8 @@ func configRolloutKind() kind {
 		},
 		steps: func(m *v1alpha1.TalosMachine, gated bool) []string { return around(m, gated, stepStage) },
 		own:   map[string]step{stepStage: {try: (*visit).stage, patience: lasting(5 * time.Minute)}},
-		needless: func(v *visit, _ context.Context) (string, error) {
-			if waitsForReboot(v.m) {
-				return "", nil
-			}
-			return nothingWaits, nil
+		still: func(v *visit, _ context.Context) (outcome, error) {
+			return outcome{needless: !waitsForReboot(v.m), message: nothingWaits}, nil
 		},
 		beforeReboot: (*visit).stageAnew,
 		verified:     (*visit).runsWhatWasStaged,

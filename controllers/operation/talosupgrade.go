@@ -47,7 +47,7 @@ func talosUpgradeKind() kind {
 			stepPullInstaller: pulling(func(v *visit) []neededImage { return []neededImage{{talos.SystemImages, v.installer()}} }),
 			stepInstall:       {try: (*visit).install, patience: lasting(installPatience), finishes: true, then: true},
 		},
-		needless: (*visit).hasVersion, booted: (*visit).bootedVersion, verified: (*visit).verifyVersion, putBack: (*visit).leaveVersion,
+		still: (*visit).stillToUpgrade, booted: (*visit).bootedVersion, verified: (*visit).verifyVersion, putBack: (*visit).leaveVersion,
 	}
 }
 
@@ -204,24 +204,40 @@ func (v *visit) settleTalos(ctx context.Context) error {
 	return nil
 }
 
-// hasVersion says why nothing is left to do on a machine that somebody upgraded meanwhile, as the machine itself tells.
-func (v *visit) hasVersion(ctx context.Context) (string, error) {
+// stillToUpgrade looks, as the machine itself tells, whether somebody upgraded it since it was planned.
+func (v *visit) stillToUpgrade(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	node, err := v.reach(ctx, v.m)
 	if err != nil {
-		return "", nil //nolint:nilerr // the gates say that it doesn't answer
+		return outcome{}, nil //nolint:nilerr // the gates say that it doesn't answer
 	}
 	defer node.Close() //nolint:errcheck // it was read from only
 	facts, err := node.Facts(ctx)
 	if err != nil {
-		return "", nil //nolint:nilerr // likewise
+		return outcome{}, nil //nolint:nilerr // likewise
 	}
 	version, schematic := v.target()
-	if !isOn(facts.TalosVersion, facts.SchematicID, version, schematic) {
-		return "", nil
+	if isOn(facts.TalosVersion, facts.SchematicID, version, schematic) {
+		return outcome{needless: true, message: fmt.Sprintf("it runs Talos %s already", version)}, v.settleTalos(ctx)
 	}
-	return fmt.Sprintf("it runs Talos %s already", version), v.settleTalos(ctx)
+	if now := schematicFor(v.op, v.cluster, v.m); now != schematic {
+		return failed("the schematic %.12s… was planned, and by now it is to keep %.12s…; cancel the operation and make another", schematic, now)
+	}
+	return v.mayInstall(facts.TalosVersion)
+}
+
+// mayInstall tells whether the planned version may be installed over the one that runs by now: an operation may have waited
+// for days since that was checked, and another one, or a person, have brought the machine to a later version.
+func (v *visit) mayInstall(running string) (outcome, error) {
+	version, _ := v.target()
+	if running == "" {
+		return waiting("its version isn't known")
+	}
+	if err := machineconfig.CheckUpgradePath(running, version); err != nil {
+		return failed("it runs another version than when this was planned: %s; cancel the operation and make another", err)
+	}
+	return outcome{done: true}, nil
 }
 
 // conditionRolledBack tells that a machine came back with another version than the one that was installed.

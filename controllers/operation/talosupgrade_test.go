@@ -568,3 +568,66 @@ func (r *rig) told(reason string) bool {
 		}
 	}
 }
+
+// An operation may wait for days between its plan and a machine's turn. What became later meanwhile isn't taken back.
+func TestAnUpgradeThatWasPlannedLongAgoTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	other := strings.Repeat("c", 64)
+	for name, c := range map[string]struct {
+		hold, change func(*rig)
+		at           string
+		words        string
+	}{
+		"another operation brought a later version": {
+			func(r *rig) {
+				r.create("a-later", func(s *v1alpha1.TalosOperationSpec) {
+					upgradeOf("worker-1")(s)
+					s.TalosUpgrade.Version = "v1.14.0"
+				})
+			}, func(*rig) {}, "waits for operation a-later", "isn't taken back to an earlier version",
+		},
+		"another operation brought another schematic": {
+			func(r *rig) {
+				r.create("a-later", func(s *v1alpha1.TalosOperationSpec) {
+					upgradeOf("worker-1")(s)
+					s.TalosUpgrade.SchematicID = other
+				})
+			}, func(*rig) {}, "waits for operation a-later", "by now it is to keep cccccccccccc",
+		},
+		"a person brought a later version right before the installer": {
+			func(r *rig) { r.node["worker-1"].Do(func(s *talostest.State) { s.InstallerRuns = true }) },
+			func(r *rig) {
+				r.node["worker-1"].Do(func(s *talostest.State) { s.Facts.TalosVersion, s.InstallerRuns = "v1.14.0", false })
+			}, "an installer runs", "isn't taken back to an earlier version",
+		},
+		"and a machine that upgrades itself": {
+			func(r *rig) {
+				r.node["worker-1"].Do(func(s *talostest.State) { s.Legacy = true })
+				r.drainer.blockers["worker-1"] = []drain.Blocker{{Name: "pod a/b"}}
+			},
+			func(r *rig) {
+				r.node["worker-1"].Do(func(s *talostest.State) { s.Facts.TalosVersion = "v1.14.0" })
+				delete(r.drainer.blockers, "worker-1")
+			}, "pod a/b", "isn't taken back to an earlier version",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newUpgradeRig(t, 1, 1)
+			c.hold(r)
+			r.create("b-planned", upgradeOf("worker-1"))
+			r.run("b-planned", func(o *v1alpha1.TalosOperation) bool { return strings.Contains(o.Status.Message, c.at) })
+			c.change(r)
+			got := r.run("b-planned", inPhase(v1alpha1.OperationPaused))
+			if !strings.Contains(got.Status.Message, c.words) {
+				t.Errorf("it says %q", got.Status.Message)
+			}
+			if image := "factory.talos.dev/installer/" + schematicOf("worker-1") + ":" + newTalos; r.node["worker-1"].Snapshot().Installed == image {
+				t.Errorf("%s was installed", image)
+			}
+			r.control("b-planned", func(control *v1alpha1.OperationControl) { control.CancelRequested = true })
+			r.run("b-planned", inPhase(v1alpha1.OperationCancelled))
+			r.asItWas()
+		})
+	}
+}
