@@ -381,3 +381,31 @@ func (v *release) applied(name string, is bool) {
 		m.Status.Conditions = append(slices.DeleteFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Type == condition.Type }), condition)
 	})
 }
+
+// An operation may wait for days between its plan and its turn. What another one brought to a later version stays there.
+func TestAKubernetesUpgradeThatWasPlannedLongAgoTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	const later = "v1.37.0"
+	v := newRelease(t, 3, 1)
+	v.create("a-later", func(spec *v1alpha1.TalosOperationSpec) {
+		spec.KubernetesUpgrade = &v1alpha1.KubernetesUpgrade{Version: later}
+	})
+	v.create("b-planned", toNew)
+	v.until("b-planned", func(o *v1alpha1.TalosOperation) bool {
+		return strings.Contains(o.Status.Message, "waits for operation a-later")
+	})
+	got := v.until("b-planned", inPhase(v1alpha1.OperationPaused))
+	if !strings.Contains(got.Status.Message, "its kube-apiserver is to be v1.37.0 by now, and Kubernetes can't be taken back to v1.36.6") {
+		t.Errorf("it says %q", got.Status.Message)
+	}
+	if phase := v.operation("a-later").Status.Phase; phase != v1alpha1.OperationSucceeded || !slices.Equal(v.moves, inOrderOf) {
+		t.Errorf("the other is %s, and moved %v", phase, v.moves)
+	}
+	v.control("b-planned", func(c *v1alpha1.OperationControl) { c.CancelRequested = true })
+	v.until("b-planned", inPhase(v1alpha1.OperationCancelled))
+	v.asItWas()
+	// Of a worker alone the kubelet isn't either.
+	if is := laterThan(newVersion, v.machine("worker-1").Status.SettledVersions, kubernetesupgrade.Kubelet); is != later {
+		t.Errorf("a kubelet would be taken back from %q", is)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/kubernetesupgrade"
+	"maesh.dev/ichor/pkg/machineconfig"
 )
 
 // moveComponent moves one component of a control plane to the version, and waits until it is seen to run it. What is
@@ -102,6 +103,11 @@ func (v *visit) settled(ctx context.Context, component kubernetesupgrade.Compone
 	if v.cancelled() {
 		return nil, outcome{needless: true, message: "the operation was cancelled before anything was changed"}, nil
 	}
+	// The operation may have waited for days since it was planned.
+	if is := laterThan(to, m.Status.SettledVersions, component); is != "" {
+		came, err := failed("its %s is to be %s by now, and Kubernetes can't be taken back to %s; cancel the operation and make another", component, is, to)
+		return nil, came, err
+	}
 	if why := unapplied(m); why != "" {
 		came, err := waiting("nothing is changed until it runs what was decided last%s", why)
 		return nil, came, err
@@ -119,6 +125,21 @@ func (v *visit) settled(ctx context.Context, component kubernetesupgrade.Compone
 		return nil, outcome{}, fmt.Errorf("write which version machine %s is to have: %w", v.m.Name, err)
 	}
 	return nil, outcome{acted: true, message: fmt.Sprintf("its %s is to be %s", component, to)}, nil
+}
+
+// laterThan is the version that settling a component on another one would take it back from; empty if it wouldn't. With the
+// kubelet's, all are settled.
+func laterThan(to string, settled *v1alpha1.SettledVersions, component kubernetesupgrade.Component) string {
+	versions := []string{versionOf(settled, component)}
+	if component == kubernetesupgrade.Kubelet {
+		versions = machineconfig.KubernetesVersions(*settled)
+	}
+	for _, is := range versions {
+		if kubernetesupgrade.Older(to, is) {
+			return is
+		}
+	}
+	return ""
 }
 
 // unapplied says why a machine doesn't run the configuration that it should; empty if it does.

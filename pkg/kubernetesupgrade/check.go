@@ -107,6 +107,7 @@ func Check(machines []Machine, to string) (from string, findings []Finding) {
 		j.find(CheckPath, "%s", why)
 		return WithV(lowest.String()), j.findings
 	}
+	j.takenBack()
 	j.skew()
 	j.talos()
 	j.removed(lowest)
@@ -155,6 +156,21 @@ func (j *judge) lowest() *version.Version {
 		}
 	}
 	return lowest
+}
+
+// takenBack looks for components that are ahead of the lowest, and of where they would go: an upgrade to a later version was
+// begun before.
+func (j *judge) takenBack() {
+	for _, m := range j.machines {
+		if !m.Chosen {
+			continue
+		}
+		for _, component := range componentsOf(m) {
+			if running := j.versions[m.Name][component]; j.to.LessThan(running) {
+				j.find(CheckPath, "%s: its %s is v%s, and v%s is older: Kubernetes can't be taken back; upgrade the others to v%s", m.Name, component, running, j.to, running)
+			}
+		}
+	}
 }
 
 // then is the version of a component after the upgrade.

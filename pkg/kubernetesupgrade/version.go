@@ -31,6 +31,16 @@ func WithV(text string) string { return "v" + strings.TrimPrefix(text, "v") }
 // Same tells whether two texts are the same version.
 func Same(a, b string) bool { return a != "" && b != "" && WithV(a) == WithV(b) }
 
+// Older tells whether a version is older than another one. What can't be read is not.
+func Older(a, b string) bool {
+	one, err := parse(a)
+	if err != nil {
+		return false
+	}
+	other, err := parse(b)
+	return err == nil && one.LessThan(other)
+}
+
 // checkPath says why there is no way from one version to another: upgrades go from one minor version to the next, and no
 // version is taken back, as etcd may hold what the older one can't read.
 func checkPath(from, to *version.Version) string {
