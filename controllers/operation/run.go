@@ -75,7 +75,7 @@ func (r *run) move(ctx context.Context) error {
 	if isOver(r.op) {
 		return nil
 	}
-	cluster, err := r.clusters.Get(r.op.Spec.ClusterRef.Name)
+	cluster, err := r.clusterOf(ctx)
 	if apierrors.IsNotFound(err) {
 		r.enter(v1alpha1.OperationFailed, "there is no TalosCluster %s", r.op.Spec.ClusterRef.Name)
 		return nil
@@ -113,6 +113,18 @@ func (r *run) move(ctx context.Context) error {
 		return nil
 	}
 	return r.work(ctx)
+}
+
+// clusterOf is the operation's cluster. A plan is made on it as the API itself has it: an operation is often made in one go with
+// what its cluster is to have, or with the cluster itself, and what is planned, or isn't there, is final.
+func (r *run) clusterOf(ctx context.Context) (*v1alpha1.TalosCluster, error) {
+	name := r.op.Spec.ClusterRef.Name
+	if cluster, err := r.clusters.Get(name); r.op.Status.Plan != nil && !apierrors.IsNotFound(err) {
+		return cluster, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return r.Client.IchorV1alpha1().TalosClusters().Get(ctx, name, metav1.GetOptions{})
 }
 
 // plan writes down what is to be done, before anything is.

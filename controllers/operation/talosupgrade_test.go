@@ -631,3 +631,21 @@ func TestAnUpgradeThatWasPlannedLongAgoTakesNothingBack(t *testing.T) {
 		})
 	}
 }
+
+// An operation is made in one go with what its cluster is to have, which the cache doesn't show yet.
+func TestAnUpgradeIsPlannedForWhatTheClusterIsToHaveNow(t *testing.T) {
+	t.Parallel()
+	r := newUpgradeRig(t, 1, 1)
+	r.changeCluster(func(c *v1alpha1.TalosCluster) { c.Spec.TalosVersion = oldTalos })
+	r.sync()
+	r.changeCluster(func(c *v1alpha1.TalosCluster) { c.Spec.TalosVersion = newTalos })
+	r.create("up", upgradeAll)
+	if _, err := r.controller.Reconcile(t.Context(), "up"); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.operation("up").Status; got.Plan.To != newTalos || len(got.Plan.Machines) != 2 {
+		t.Errorf("it is %s (%s), planned to %s", got.Phase, got.Message, got.Plan.To)
+	}
+	r.run("up", inPhase(v1alpha1.OperationSucceeded))
+	r.upgraded("cp-1", "worker-1")
+}
