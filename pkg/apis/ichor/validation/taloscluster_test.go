@@ -24,7 +24,7 @@ func cluster() *ichor.TalosCluster {
 		Network:      ichor.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}, DNSDomain: "cluster.local"},
 		Discovery:    ichor.Discovery{Interval: metav1.Duration{Duration: 5 * time.Minute}},
 		Install:      ichor.Install{Registry: "factory.talos.dev"}, Apply: ichor.ApplyPolicy{MaxParallel: 10},
-		Reprovision: ichor.Reprovision{ControlPlanes: ichor.ReprovisionAutomatic},
+		Reprovision: ichor.Reprovision{ControlPlanes: ichor.ReprovisionAutomatic}, DeletionPolicy: ichor.ClusterDeletionRefuse,
 	}
 	return c
 }
@@ -59,10 +59,11 @@ func TestCluster(t *testing.T) {
 					Subnets:   []ichor.DiscoverySubnet{{CIDR: "10.0.0.0/8"}, {CIDR: "10.1.0.0/24"}, {CIDR: "x"}},
 					Addresses: []string{"10.0.0.1", "10.0.0.1", "x"},
 				},
-				Install: ichor.Install{SchematicID: "x", Registry: "https://x"}, Hardening: ichor.Hardening{KernelLockdown: "total"},
+				Install: ichor.Install{SchematicID: "x", Registry: "https://x"}, Hardening: ichor.Hardening{KernelLockdown: "total"}, DeletionPolicy: "Burn",
 				Apply: ichor.ApplyPolicy{MaxParallel: 501}, Reprovision: ichor.Reprovision{ControlPlanes: "Never"},
 			}
 		}, []string{
+			"spec.deletionPolicy: \"Burn\"",
 			"spec.talosVersion: v1.14.5", "spec.kubernetesVersion: v1.36.6", "spec.secretsPolicy: \"Maybe\"", "spec.driftPolicy: \"Ignore\"",
 			"spec.secretsRef.namespace: Required", "spec.secretsRef.name: \"Not OK\"", "spec.controlPlane.count: 9", "spec.controlPlane.endpoint.port: 65535",
 			"spec.controlPlane.endpoint.host: Required", "spec.network.podCIDRs[0]: 10.244.0.0/16", "spec.network.serviceCIDRs: one range", "spec.network.dnsDomain: \"-\"",
