@@ -49,6 +49,10 @@ func ValidateTalosMachineUpdate(machine, was *ichor.TalosMachine) field.ErrorLis
 	errs = append(errs, immutable(machine.Spec.Identity, was.Spec.Identity, path.Child("identity"), "can't be changed: it says which machine this is")...)
 	errs = append(errs, immutable(machine.Spec.Origin, was.Spec.Origin, path.Child("origin"), "can't be changed")...)
 	errs = append(errs, validateRemovalUpdate(machine, was, path.Child("removal"))...)
+	if was.DeletionTimestamp != nil && was.Spec.DeletionPolicy == ichor.DeletionOrphan {
+		errs = append(errs, immutable(machine.Spec.DeletionPolicy, was.Spec.DeletionPolicy, path.Child("deletionPolicy"),
+			"can't be changed while the machine is being removed as it is: whoever deleted it was asked for that, and not whether it may be wiped")...)
+	}
 	if was.Spec.ApprovalState == ichor.ApprovalApproved {
 		errs = append(errs, immutable(machine.Spec.ClusterRef.Name, was.Spec.ClusterRef.Name, path.Child("clusterRef", "name"),
 			"can't be changed once the machine is approved; remove the machine and approve it into the other cluster")...)

@@ -66,6 +66,12 @@ func TestNewMachine(t *testing.T) {
 
 func TestChangedMachine(t *testing.T) {
 	t.Parallel()
+	now := metav1.Now()
+	going := func(policy ichor.DeletionPolicy) *ichor.TalosMachine {
+		m := approved()
+		m.DeletionTimestamp, m.Spec.DeletionPolicy = &now, policy
+		return m
+	}
 	for name, tc := range map[string]struct {
 		was    *ichor.TalosMachine
 		change func(*ichor.TalosMachine)
@@ -75,6 +81,8 @@ func TestChangedMachine(t *testing.T) {
 		"another cluster while pending": {pending(), func(m *ichor.TalosMachine) { m.Spec.ClusterRef.Name = "dev" }, nil},
 		"another cluster when approved": {approved(), func(m *ichor.TalosMachine) { m.Spec.ClusterRef.Name = "dev" }, []string{"spec.clusterRef.name: remove the machine"}},
 		"another identity":              {pending(), func(m *ichor.TalosMachine) { m.Spec.Identity.SerialNumber = "X" }, []string{"spec.identity: can't be changed"}},
+		"left as it is after all":       {going(ichor.DeletionReset), func(m *ichor.TalosMachine) { m.Spec.DeletionPolicy = ichor.DeletionOrphan }, nil},
+		"wiped after all":               {going(ichor.DeletionOrphan), func(m *ichor.TalosMachine) { m.Spec.DeletionPolicy = ichor.DeletionReset }, []string{"spec.deletionPolicy: can't be changed"}},
 		"another origin":                {pending(), func(m *ichor.TalosMachine) { m.Spec.Origin, m.Spec.Address = ichor.MachineAdopted, "10.0.0.1" }, []string{"spec.origin: can't be changed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
