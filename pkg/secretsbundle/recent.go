@@ -33,10 +33,8 @@ type recent struct {
 // LoadFor is Store.LoadFor.
 func (r *Recent) LoadFor(ctx context.Context, cluster *v1alpha1.TalosCluster) (*Bundle, error) {
 	now, ref := r.Clock.Now(), cluster.Spec.SecretsRef
-	if bundle := r.lookup(ref, now); bundle != nil {
-		if err := checkHash(cluster, bundle); err != nil {
-			return nil, err
-		}
+	// One that isn't the cluster's any more may have been replaced since it was read: the Secret tells.
+	if bundle := r.lookup(ref, now); bundle != nil && checkHash(cluster, bundle) == nil {
 		return bundle, nil
 	}
 	// Not under the lock: two callers may read at once, which costs a request and nothing else.

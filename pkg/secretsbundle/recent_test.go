@@ -66,3 +66,21 @@ func TestARecentBundleIsHeldAgainstItsCluster(t *testing.T) {
 		t.Errorf("want %v, got %v, %v", ErrChanged, got, err)
 	}
 }
+
+func TestABundleThatWasReplacedAMomentAgoIsReadAnew(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	store, bundle, next := Store{Secrets: client.CoreV1()}, generate(t), another(t)
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.TalosClusterSpec{SecretsRef: ref}}
+	recent := &Recent{Store: store, Clock: clocktesting.NewFakePassiveClock(time.Now())}
+	for _, each := range []*Bundle{bundle, next} {
+		_ = client.CoreV1().Secrets(ref.Namespace).Delete(t.Context(), ref.Name, metav1.DeleteOptions{})
+		if err := store.Create(t.Context(), ref, "prod", each); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Status.SecretsBundleHash = each.Hash()
+		if got, err := recent.LoadFor(t.Context(), cluster); err != nil || got.Hash() != each.Hash() {
+			t.Errorf("got %v, error %v", got, err)
+		}
+	}
+}
