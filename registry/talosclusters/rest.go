@@ -75,7 +75,11 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 				return err
 			}
 		}
-		return r.checkCNI(ctx, obj.(*ichor.TalosCluster), old.(*ichor.TalosCluster).Spec.CNI)
+		cluster, was := obj.(*ichor.TalosCluster), old.(*ichor.TalosCluster)
+		if err := r.checkDestroy(ctx, cluster, was.Spec.DeletionPolicy); err != nil {
+			return err
+		}
+		return r.checkCNI(ctx, cluster, was.Spec.CNI)
 	}
 	out, created, err := r.Store.Update(ctx, name, objInfo, r.creating(createValidation), checked, forceAllowCreate, options)
 	if err != nil || !created || dryrun.IsDryRun(options.DryRun) {
@@ -104,6 +108,9 @@ func (r *REST) creating(createValidation rest.ValidateObjectFunc) rest.ValidateO
 			}
 		}
 		cluster := obj.(*ichor.TalosCluster)
+		if err := r.checkDestroy(ctx, cluster, ichor.ClusterDeletionRefuse); err != nil {
+			return err
+		}
 		if err := r.checkCNI(ctx, cluster, ichor.CNI{}); err != nil {
 			return err
 		}
@@ -117,6 +124,15 @@ func (r *REST) checkCNI(ctx context.Context, cluster *ichor.TalosCluster, was ic
 		return nil
 	}
 	return r.deps.Checker.Require(ctx, verbs.ConfigureCNI, cluster.Name)
+}
+
+// checkDestroy asks for the verb "remove" if deleting the cluster is to wipe its machines from now on: the consent to that
+// is a person's who may remove them, so that nobody else makes another's deletion a destruction.
+func (r *REST) checkDestroy(ctx context.Context, cluster *ichor.TalosCluster, was ichor.ClusterDeletionPolicy) error {
+	if cluster.Spec.DeletionPolicy != ichor.ClusterDeletionDestroy || was == ichor.ClusterDeletionDestroy {
+		return nil
+	}
+	return r.deps.Checker.Require(ctx, verbs.Remove, "")
 }
 
 // checkOnlyOne refuses a second cluster: everything on the way to a machine's Kubernetes API assumes the own one.

@@ -155,6 +155,10 @@ func (w *world) hold(ctx context.Context, t *testing.T, holder *v1alpha1.ActiveO
 func TestADestructionNeedsTheVerbForEveryMachine(t *testing.T) {
 	t.Parallel()
 	w, ctx := newWorld(t, 1, 1), testContext(t)
+	consent := []byte(`{"spec":{"deletionPolicy":"Destroy","deletionConsent":"prod"}}`)
+	if _, err := w.writer.IchorV1alpha1().TalosClusters().Patch(ctx, "prod", types.MergePatchType, consent, metav1.PatchOptions{}); !hasCause(err, `needs the verb "remove" on talosmachines/removal`) {
+		t.Errorf("consent without the verb, to what another may delete: %v", err)
+	}
 	if _, err := w.admin.IchorV1alpha1().TalosClusters().Patch(ctx, "prod", types.MergePatchType, []byte(`{"spec":{"deletionPolicy":"Orphan"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,13 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -145,27 +147,52 @@ func (o *removeOptions) confirm(ctx context.Context, cluster *v1alpha1.TalosClus
 // remove writes what becomes of the machines, and deletes the object: the very one that was shown.
 func (o *removeOptions) remove(ctx context.Context, client versioned.Interface, cluster *v1alpha1.TalosCluster) error {
 	clusters := client.IchorV1alpha1().TalosClusters()
-	spec := map[string]any{"deletionPolicy": v1alpha1.ClusterDeletionRefuse, "deletionConsent": nil}
+	var err error
 	switch {
 	case o.orphan:
-		spec["deletionPolicy"] = v1alpha1.ClusterDeletionOrphan
+		err = setPolicy(ctx, client, cluster, v1alpha1.ClusterDeletionOrphan, "")
 	case o.destroy:
-		spec["deletionPolicy"], spec["deletionConsent"] = v1alpha1.ClusterDeletionDestroy, cluster.Name
+		err = setPolicy(ctx, client, cluster, v1alpha1.ClusterDeletionDestroy, cluster.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := clusters.Delete(ctx, cluster.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}}); err != nil {
+		return o.takeBack(ctx, client, cluster, err)
+	}
+	_, err = fmt.Fprintf(o.env.Out, "taloscluster.%s/%s is being removed\n", v1alpha1.GroupName, cluster.Name)
+	return err
+}
+
+// setPolicy writes what becomes of the machines, and the consent to that.
+func setPolicy(ctx context.Context, client versioned.Interface, cluster *v1alpha1.TalosCluster, policy v1alpha1.ClusterDeletionPolicy, consent string) error {
+	spec := map[string]any{"deletionPolicy": policy, "deletionConsent": nil}
+	if consent != "" {
+		spec["deletionConsent"] = consent
+	}
+	if policy == "" {
+		spec["deletionPolicy"] = nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID}, "spec": spec})
 	if err != nil {
 		return err
 	}
-	if o.orphan || o.destroy {
-		if _, err := clusters.Patch(ctx, cluster.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: cli.FieldManager}); err != nil {
-			return err
-		}
-	}
-	if err := clusters.Delete(ctx, cluster.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(o.env.Out, "taloscluster.%s/%s is being removed\n", v1alpha1.GroupName, cluster.Name)
+	_, err = client.IchorV1alpha1().TalosClusters().Patch(ctx, cluster.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: cli.FieldManager})
 	return err
+}
+
+// takeBack puts the policy back as it was where the server refused the deletion: a consent that stays would be one to the
+// next deletion, whoever asks for it.
+func (o *removeOptions) takeBack(ctx context.Context, client versioned.Interface, cluster *v1alpha1.TalosCluster, refused error) error {
+	if answer := apierrors.APIStatus(nil); !o.orphan && !o.destroy || !errors.As(refused, &answer) {
+		return refused
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if err := setPolicy(ctx, client, cluster, cluster.Spec.DeletionPolicy, cluster.Spec.DeletionConsent); err != nil {
+		return errors.Join(refused, fmt.Errorf("and spec.deletionPolicy of cluster %s could not be put back to %q: %w", cluster.Name, cluster.Spec.DeletionPolicy, err))
+	}
+	return refused
 }
 
 // follow shows the machines go.

@@ -3,8 +3,12 @@
 package cluster_test
 
 import (
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"maesh.dev/ichor/cmd/ichor/internal/apitest"
 	"maesh.dev/ichor/cmd/ichor/internal/cli"
@@ -43,6 +47,30 @@ func TestRemove(t *testing.T) {
 			}
 			if test.policy == v1alpha1.ClusterDeletionDestroy && cluster.Spec.DeletionConsent != "prod" {
 				t.Errorf("consent: %q", cluster.Spec.DeletionConsent)
+			}
+		})
+	}
+}
+
+func TestWhatBecomesOfTheMachinesIsPutBackWhereTheDeletionIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"--destroy", "--orphan"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			server := apitest.Start(t, apitest.Fleet()...)
+			server.Refuse = func(request *http.Request, _ *v1alpha1.TalosMachine) *apierrors.StatusError {
+				if request.Method != http.MethodDelete {
+					return nil
+				}
+				return apierrors.NewForbidden(v1alpha1.Resource("talosclusters"), "prod", errors.New("machine worker-3 is locked"))
+			}
+			before := server.Cluster("prod").Spec
+			result := server.Call(t, apitest.Call{}, "cluster", "remove", "prod", way, "--consent", "prod")
+			if result.Code == 0 || !strings.Contains(result.Err, "is locked") {
+				t.Errorf("exit status %d:\n%s", result.Code, result.Err)
+			}
+			if after := server.Cluster("prod").Spec; after.DeletionPolicy != before.DeletionPolicy || after.DeletionConsent != "" {
+				t.Errorf("left behind: policy %q, consent %q", after.DeletionPolicy, after.DeletionConsent)
 			}
 		})
 	}

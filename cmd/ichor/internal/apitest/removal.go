@@ -53,6 +53,12 @@ func (s *Server) remove(writer http.ResponseWriter, request *http.Request, resou
 		answer(writer, http.StatusBadRequest, apierrors.NewBadRequest(err.Error()).Status())
 		return
 	}
+	if s.Refuse != nil {
+		if refused := s.Refuse(request, s.Machine(name)); refused != nil {
+			answer(writer, int(refused.ErrStatus.Code), refused.Status())
+			return
+		}
+	}
 	now := metav1.NewTime(Now)
 	s.mutex.Lock()
 	var marked metav1.Object
