@@ -280,6 +280,10 @@ func (o *removeOptions) remove(ctx context.Context, client versioned.Interface, 
 // patch is what is changed before the object is deleted; nil if nothing.
 func (o *removeOptions) patch(machine *v1alpha1.TalosMachine, consent string) any {
 	removal := map[string]any{}
+	if earlier := machine.Spec.Removal; earlier != nil && earlier.Force && !o.force && machine.DeletionTimestamp == nil {
+		// Of a removal that was refused: the consent was to that one.
+		removal["force"], removal["consent"] = nil, nil
+	}
 	if o.skipDrain {
 		removal["skipDrain"] = true
 	}

@@ -91,6 +91,22 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+func TestConsentToAnEarlierRemovalIsNoneToThisOne(t *testing.T) {
+	t.Parallel()
+	const one = "object-of-worker-1"
+	objects := removableFleet()
+	for _, object := range objects {
+		if machine, ok := object.(*v1alpha1.TalosMachine); ok && machine.Name == one {
+			machine.Spec.Removal = &v1alpha1.MachineRemoval{Force: true, Consent: one, WipeDisks: []v1alpha1.DiskMatch{{Serial: "S2"}}}
+		}
+	}
+	server := apitest.Start(t, objects...)
+	result := server.Call(t, apitest.Call{}, "machine", "remove", "worker-1", "--yes")
+	if machine := server.Machine(one); result.Code != 0 || machine.DeletionTimestamp == nil || !cmp.Equal(machine.Spec.Removal, &v1alpha1.MachineRemoval{WipeDisks: []v1alpha1.DiskMatch{{Serial: "S2"}}}) {
+		t.Errorf("exit status %d, removal: %+v\n%s", result.Code, machine.Spec.Removal, result.Err)
+	}
+}
+
 func TestRemovalIsWatchedUntilTheObjectIsGone(t *testing.T) {
 	t.Parallel()
 	server := apitest.Start(t, removableFleet()...)
