@@ -95,16 +95,18 @@ func (v *visit) credentials(ctx context.Context) (credentials talos.Credentials,
 	return credentials, "", nil
 }
 
-// managed says that Ichor has a machine of this UUID. The API itself is asked: a cache may be old.
+// managed says that Ichor has a machine of this UUID, whatever its name. The API itself is asked: a cache may be old.
 func (v *visit) managed(ctx context.Context) (string, error) {
-	m, err := v.Client.IchorV1alpha1().TalosMachines().Get(ctx, v.r.Spec.UUID, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
+	all, err := v.Client.IchorV1alpha1().TalosMachines().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("look for a machine of UUID %s: %w", v.r.Spec.UUID, err)
 	}
-	return fmt.Sprintf("the UUID is that of TalosMachine %s, which Ichor has; nothing was done. To reset one that it manages, delete that object", m.Name), nil
+	for i := range all.Items {
+		if m := &all.Items[i]; v.named(m.Spec.Identity) {
+			return fmt.Sprintf("the UUID is that of TalosMachine %s, which Ichor has; nothing was done. To reset one that it manages, delete that object", m.Name), nil
+		}
+	}
+	return "", nil
 }
 
 // named tells whether this is the machine whose UUID a person typed. What has no UUID is nobody.

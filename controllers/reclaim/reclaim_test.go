@@ -186,9 +186,19 @@ func TestAMachineThatIchorHasIsRefused(t *testing.T) {
 	s.want(s.goOn(time.Minute), v1alpha1.ReclaimRefused, 0, "TalosMachine "+uuid)
 }
 
+func TestAMachineThatIchorHasUnderAnotherNameIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil)
+	m := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Name: "weak-0123456789abcdef0123"}, Spec: v1alpha1.TalosMachineSpec{Identity: v1alpha1.MachineIdentity{UUID: uuid}}}
+	if _, err := s.api.IchorV1alpha1().TalosMachines().Create(context.Background(), m, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.goOn(time.Minute), v1alpha1.ReclaimRefused, 0, "TalosMachine weak-0123456789abcdef0123")
+}
+
 // enter has discovery find the machine.
 func (s *scene) enter() {
-	m := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Name: uuid}}
+	m := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Name: uuid}, Spec: v1alpha1.TalosMachineSpec{Identity: v1alpha1.MachineIdentity{UUID: uuid}}}
 	if _, err := s.api.IchorV1alpha1().TalosMachines().Create(context.Background(), m, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}

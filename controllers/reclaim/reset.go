@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
 )
@@ -102,9 +105,12 @@ func (v *visit) inMaintenance(ctx context.Context, probe talos.Probe) (time.Dura
 // elsewhere says that the search found the machine in maintenance mode, wherever that is: another address is usual without
 // its configuration. It had no object when it was told to wipe itself.
 func (v *visit) elsewhere(ctx context.Context) (string, error) {
-	managed, err := v.managed(ctx)
-	if err != nil || managed == "" {
-		return "", err
+	_, err := v.Client.IchorV1alpha1().TalosMachines().Get(ctx, v.r.Spec.UUID, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for a machine of UUID %s: %w", v.r.Spec.UUID, err)
 	}
 	return fmt.Sprintf("the machine was found in maintenance mode as TalosMachine %s, and can be approved", v.r.Spec.UUID), nil
 }
