@@ -21,19 +21,10 @@ func operationOn(cluster *v1alpha1.TalosCluster) string {
 	return ""
 }
 
-// operationClaims asks the API itself for the operation that holds a control plane's cluster. It is asked after what is
-// about to be done to the control plane was written down. An operation claims the cluster first and then looks for what
-// was written down, so at least one of the two sees the other, and this one gives way: never two control planes are down
-// by what Ichor does.
-func (v *visit) operationClaims(ctx context.Context) (name string, err error) {
-	holder, err := v.claimant(ctx)
-	if err != nil || holder == nil {
-		return "", err
-	}
-	return holder.Name, nil
-}
-
-// operationForbids is operationClaims where a configuration is about to be sent: an operation may be waiting for just that.
+// operationForbids asks the API itself for the operation that holds a control plane's cluster. It is asked after what is about
+// to be done was written down. An operation claims the cluster first and then looks for what was written down, so at least
+// one of the two sees the other, and this one gives way: never two control planes are down by what Ichor does. It is asked where
+// a configuration is about to be sent: an operation may be waiting for just that.
 func (v *visit) operationForbids(ctx context.Context) (name string, err error) {
 	holder, err := v.claimant(ctx)
 	if err != nil || holder == nil {
