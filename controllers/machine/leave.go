@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 
@@ -62,7 +61,11 @@ func (v *visit) plan(ctx context.Context, found *sighting) (d *departure, why st
 			return nil, fmt.Sprintf("the machine is no voter of etcd, and no control plane that is Ready can take it out: %s; to leave the machine as it is, set spec.deletionPolicy to Orphan", err), nil
 		}
 		d.peer, members, asked = peer, theirs, peer
-		if at = ownMember(v.m, found.facts.Hostname, members); at >= 0 {
+		if at, why = memberOf(v.m, "", members, others(v.m, all)); why != "" {
+			d.close()
+			return nil, why, nil
+		}
+		if at >= 0 {
 			d.member = &members[at]
 		}
 	}
@@ -156,22 +159,22 @@ func (v *visit) gaveWay(ctx context.Context) (waits bool, err error) {
 	return true, nil
 }
 
-// askPeer lets another control plane that is Ready list the members of etcd.
+// askPeer lets another control plane that is Ready list the members of etcd, on a connection on which it said who it is.
 func (v *visit) askPeer(ctx context.Context, all []*v1alpha1.TalosMachine) (talos.ConfiguredNode, []talos.EtcdMember, error) {
 	credentials, err := v.Credentials.CredentialsFor(ctx, v.cluster.Name)
 	if err != nil {
 		return nil, nil, err
 	}
 	errs := []error{errors.New("there is none")}
-	for _, other := range all {
-		if !isPeer(v.m, other) || other.DeletionTimestamp != nil || !isTrue(other, v1alpha1.ConditionReady) || len(other.Status.Addresses) == 0 {
+	for _, other := range others(v.m, all) {
+		if other.DeletionTimestamp != nil || !isTrue(other, v1alpha1.ConditionReady) {
 			continue
 		}
-		node, members, err := v.membersAt(ctx, other.Status.Addresses[0], credentials)
-		if err == nil {
-			return node, members, nil
+		said := v.askOther(ctx, other, credentials)
+		if said.err == nil {
+			return said.node, said.members, nil
 		}
-		errs = append(errs, err)
+		errs = append(errs, said.err)
 	}
 	if len(errs) > 1 {
 		errs = errs[1:]
@@ -179,20 +182,9 @@ func (v *visit) askPeer(ctx context.Context, all []*v1alpha1.TalosMachine) (talo
 	return nil, nil, errors.Join(errs...)
 }
 
-func (v *visit) membersAt(ctx context.Context, text string, credentials talos.Credentials) (talos.ConfiguredNode, []talos.EtcdMember, error) {
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	node, err := v.Dialer.DialConfigured(ctx, address, credentials)
-	if err != nil {
-		return nil, nil, err
-	}
-	members, err := node.EtcdMembers(ctx)
-	if err != nil {
-		return nil, nil, errors.Join(err, node.Close())
-	}
-	return node, members, nil
+// others are the other approved control planes of a machine's cluster.
+func others(m *v1alpha1.TalosMachine, all []*v1alpha1.TalosMachine) []*v1alpha1.TalosMachine {
+	return slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.TalosMachine) bool { return !isPeer(m, other) || !isApproved(other) })
 }
 
 // isPeer tells whether other is another control plane of the same cluster.

@@ -43,7 +43,7 @@ func (v *visit) planWithout(ctx context.Context, recorded string) (d *departure,
 	if err != nil {
 		return d, "", fmt.Errorf("list machines: %w", err)
 	}
-	peers := slices.DeleteFunc(slices.Clone(all), func(m *v1alpha1.TalosMachine) bool { return !isPeer(v.m, m) || !isApproved(m) })
+	peers := others(v.m, all)
 	if len(peers) == 0 {
 		return d, "", nil // there is no etcd but its own
 	}

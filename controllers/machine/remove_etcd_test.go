@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/talos"
+	"maesh.dev/ichor/pkg/talos/talostest"
+)
+
+// members are the IDs in the shortest list of members that a control plane's etcd has: each of the simulated ones has its own.
+func (s *stack) members(names ...string) []uint64 {
+	s.t.Helper()
+	var fewest []uint64
+	for i, name := range names {
+		var ids []uint64
+		for _, member := range s.machines[name].Snapshot().Members {
+			ids = append(ids, member.ID)
+		}
+		if i == 0 || len(ids) < len(fewest) {
+			fewest = ids
+		}
+	}
+	return fewest
+}
+
+func TestNoOtherMachinesMemberIsTakenForItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	names := s.controlPlanes(11, 12, 13)
+	s.machines[names[0]].Do(func(state *talostest.State) { state.Members = nil })
+	for _, other := range names[1:] {
+		s.machines[other].Do(func(state *talostest.State) {
+			// Leases moved: etcd has an address of another member that is this machine's by now.
+			state.Members = []talos.EtcdMember{{ID: 2, Hostname: "node-12", PeerURLs: []string{"https://10.0.0.11:2380"}}, {ID: 1, Hostname: "node-11"}, {ID: 3, Hostname: "node-13"}}
+		})
+	}
+	s.changeMachine(names[0], deleting)
+	s.mustReconcile(names[0])
+	if left := s.members(names[1:]...); !slices.Equal(left, []uint64{2, 3}) || s.resets(names[0]) != 1 {
+		t.Errorf("members %v, resets %d: %s", left, s.resets(names[0]), describeConditions(s.get(names[0])))
+	}
+}
+
+func TestWhoTakesAMemberOutSaysWhoItIs(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	names := s.controlPlanes(11, 12, 13)
+	stranger := s.machines[names[1]].Snapshot()
+	stranger.Facts.Identity = v1alpha1.MachineIdentity{UUID: "4c4c4544-0051-3610-8052-b4c04f4c9999", SerialNumber: "X", MACAddresses: []string{"02:00:5e:00:53:99"}}
+	other := talostest.NewMachine(stranger)
+	s.world.Put("10.0.0.12", other)
+	s.world.Put("10.0.0.13", other)
+	s.machines[names[0]].Do(func(state *talostest.State) { state.Members = nil })
+	s.changeMachine(names[0], deleting)
+	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonEtcdUnhealthy, "another machine answers there")
+	if left := other.Snapshot().Members; len(left) != 3 || s.resets(names[0]) != 0 {
+		t.Errorf("members %v, resets %d", left, s.resets(names[0]))
+	}
+}
