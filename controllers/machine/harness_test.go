@@ -91,6 +91,8 @@ type stack struct {
 	sync      func()
 	// drains is what a pass over a Node finds; what is there if nil.
 	drains func() drain.Result
+	// snapshotTakes is how long a snapshot takes.
+	snapshotTakes time.Duration
 }
 
 // drainer drains for real, unless a test says what a pass finds.
@@ -249,6 +251,7 @@ func (s *stack) LoadFor(context.Context, *v1alpha1.TalosCluster) (*secretsbundle
 
 // Fresh takes a snapshot each time, and keeps none.
 func (s *stack) Fresh(ctx context.Context, _ *v1alpha1.TalosCluster, _ time.Time, take snapshot.Take) (string, error) {
+	s.clock.Step(s.snapshotTakes)
 	return "snapshot", take(ctx, io.Discard)
 }
 

@@ -5,6 +5,7 @@ package machine
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,5 +62,25 @@ func TestWhoTakesAMemberOutSaysWhoItIs(t *testing.T) {
 	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonEtcdUnhealthy, "another machine answers there")
 	if left := other.Snapshot().Members; len(left) != 3 || s.resets(names[0]) != 0 {
 		t.Errorf("members %v, resets %d", left, s.resets(names[0]))
+	}
+}
+
+func TestALongSnapshotIsFollowedByAnotherLook(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	names := s.controlPlanes(11, 12, 13)
+	s.snapshotTakes = time.Minute
+	s.changeMachine(names[0], func(m *v1alpha1.TalosMachine) {
+		m.Spec.Removal = &v1alpha1.MachineRemoval{SkipDrain: true}
+		deleting(m)
+	})
+	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNoSnapshot, "judged anew")
+	if s.resets(names[0]) != 0 {
+		t.Fatal("it was wiped by what etcd was a minute ago")
+	}
+	s.snapshotTakes = 0
+	s.mustReconcile(names[0])
+	if s.resets(names[0]) != 1 {
+		t.Errorf("resets %d: %s", s.resets(names[0]), describeConditions(s.get(names[0])))
 	}
 }

@@ -22,6 +22,9 @@ type Snapshots interface {
 // snapshotTimeout bounds the taking of a snapshot, which may have gigabytes.
 const snapshotTimeout = 30 * time.Minute
 
+// judgedFor is how long what etcd was found to be counts while a snapshot is taken.
+const judgedFor = 15 * time.Second
+
 // unsaved sees to a fresh snapshot of etcd before a control plane leaves it, and says why there is none: a member that
 // answers is read. A cluster that is being destroyed needs none.
 func (v *visit) unsaved(ctx context.Context, node talos.EtcdReader) (why string) {
@@ -30,12 +33,16 @@ func (v *visit) unsaved(ctx context.Context, node talos.EtcdReader) (why string)
 	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
+	began := v.Clock.Now()
 	_, err := v.Snapshots.Fresh(ctx, v.cluster, v.Clock.Now(), func(ctx context.Context, to io.Writer) error {
 		_, err := node.EtcdSnapshot(ctx, to)
 		return err
 	})
 	if err != nil {
 		return fmt.Sprintf("there is no fresh snapshot of etcd: %s", err)
+	}
+	if took := v.Clock.Since(began); took > judgedFor {
+		return fmt.Sprintf("a snapshot of etcd was taken, which took %s; whether the machine may leave is judged anew", took.Round(time.Second))
 	}
 	return ""
 }
