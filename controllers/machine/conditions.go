@@ -21,6 +21,7 @@ const (
 	reasonRemoving           = "Removing"
 	reasonReset              = "Reset"
 	reasonResetting          = "Resetting"
+	reasonRunsOn             = "RunsOn"
 	reasonNoSnapshot         = "NoSnapshot"
 	reasonDraining           = "Draining"
 	reasonDrained            = "Drained"

@@ -99,9 +99,14 @@ func (v *visit) letGoAsItIs(ctx context.Context) error {
 // wiped, and which of its disks, is written down before it is told, so that no second one is while the answer is awaited.
 func (v *visit) reset(ctx context.Context, found *sighting) error {
 	v.describe(found.facts)
-	if stage := found.facts.Stage.Stage; leaving(v.m) && (stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, v1alpha1.ConditionReset).LastTransitionTime.Time) < resetPatience) {
-		v.removing(reasonReset, fmt.Sprintf("the machine is being wiped (%s)", stage), pollFast)
-		return nil
+	if stage := found.facts.Stage.Stage; leaving(v.m) {
+		if stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, v1alpha1.ConditionReset).LastTransitionTime.Time) < resetPatience {
+			v.removing(reasonReset, fmt.Sprintf("the machine is being wiped (%s)", stage), pollFast)
+			return nil
+		}
+		// It may be long until it can be told again, and meanwhile it is in nobody's way: it may be waiting for another
+		// machine to leave.
+		v.setReset(metav1.ConditionFalse, reasonRunsOn, "the machine was told to wipe itself, and runs on")
 	}
 	devices, why := v.settleDisks(found.facts)
 	if why != "" {

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -28,6 +29,32 @@ func (s *stack) members(names ...string) []uint64 {
 		}
 	}
 	return fewest
+}
+
+func TestOneThatWasToldAndRunsOnIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	names := s.controlPlanes(11, 12, 13)
+	s.changeMachine(names[0], deleting)
+	s.machines[names[0]].Do(func(state *talostest.State) { state.ResetErr = context.DeadlineExceeded })
+	s.mustReconcile(names[0])
+	// Another one dies, without which this one can't leave.
+	s.machines[names[1]].Do(off)
+	s.changeMachine(names[1], func(m *v1alpha1.TalosMachine) {
+		setFalse(m, v1alpha1.ConditionReady, v1alpha1.ReasonUnreachable, "")
+		forcing(m)
+		deleting(m)
+	})
+	s.mustReconcile(names[1])
+	if s.let(names[1]) {
+		t.Fatal("two left at once")
+	}
+	s.clock.Step(resetPatience + time.Second)
+	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonEtcdUnhealthy, "1 of the 2")
+	s.mustReconcile(names[1])
+	if !s.let(names[1]) {
+		t.Errorf("each waits for the other: %s; %s", describeConditions(s.get(names[0])), describeConditions(s.get(names[1])))
+	}
 }
 
 func TestNoOtherMachinesMemberIsTakenForItsOwn(t *testing.T) {
