@@ -65,6 +65,20 @@ func (v *visit) planWithout(ctx context.Context, recorded string) (d *departure,
 	return d, why, nil
 }
 
+// outOfEtcd asks the other control planes whether etcd has no member of the machine any more, and says why that isn't so, or
+// isn't known.
+func (v *visit) outOfEtcd(ctx context.Context) (out bool, why string, err error) {
+	d, why, err := v.planWithout(ctx, "")
+	if err != nil {
+		return false, "", err
+	}
+	defer d.close()
+	if why == "" && d.member != nil {
+		why = fmt.Sprintf("etcd still has its member %s", memberID(d.member))
+	}
+	return why == "", why, nil
+}
+
 // askOthers asks all other control planes at once, each on a connection on which it said who it is.
 func (v *visit) askOthers(ctx context.Context, peers []*v1alpha1.TalosMachine) (*view, error) {
 	credentials, err := v.Credentials.CredentialsFor(ctx, v.cluster.Name)

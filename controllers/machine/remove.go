@@ -231,21 +231,36 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 	return v.forget(ctx)
 }
 
-// removeSilent waits for a machine that doesn't answer; one that accepted to be wiped isn't waited for for ever, and one
-// that a person said so of is given up.
+// removeSilent waits for a machine that doesn't answer. One that accepted to be wiped isn't waited for for ever, if etcd
+// has no member of it any more, and one that a person said so of is given up. Whether one heard of it whose answer was lost
+// isn't known: it may hold all that it held.
 func (v *visit) removeSilent(ctx context.Context, found *sighting) error {
-	if givenUp(v.m) || v.forced() && !leaving(v.m) {
+	if givenUp(v.m) {
 		return v.giveUp(ctx, found.message)
 	}
+	why := "the machine doesn't answer, so it can't be wiped"
 	if condition := find(v.m, v1alpha1.ConditionReset); leaving(v.m) {
 		if v.now.Sub(condition.LastTransitionTime.Time) <= resetSilence {
 			v.removing(reasonReset, "the machine was told to wipe itself and is expected back in maintenance mode", pollFast)
 			return nil
 		}
-		v.tell(corev1.EventTypeWarning, reasonReset, "the machine was told to wipe itself and was not seen since; it is found again where it comes back")
-		return v.forget(ctx)
+		why = "the machine was to be told to wipe itself and was not seen since, and whether it heard of it isn't known"
+		if condition.Status == metav1.ConditionTrue {
+			out, in, err := v.outOfEtcd(ctx)
+			if err != nil {
+				return err
+			}
+			if out {
+				v.tell(corev1.EventTypeWarning, reasonReset, "the machine was told to wipe itself and was not seen since; it is found again where it comes back")
+				return v.forget(ctx)
+			}
+			why = "the machine was told to wipe itself and was not seen since, and it can't have done so: " + in
+		}
 	}
-	v.removing(v1alpha1.ReasonUnreachable, "the machine doesn't answer, so it can't be wiped: "+found.message+"; to give it up: ichor machine remove "+v.m.Name+" --force; to forget it and leave its Node and etcd member as they are, set spec.deletionPolicy to Orphan", pollWaiting)
+	if v.forced() {
+		return v.giveUp(ctx, why+": "+found.message)
+	}
+	v.removing(v1alpha1.ReasonUnreachable, why+": "+found.message+"; to give it up: ichor machine remove "+v.m.Name+" --force; to forget it and leave its Node and etcd member as they are, set spec.deletionPolicy to Orphan", pollWaiting)
 	return nil
 }
 

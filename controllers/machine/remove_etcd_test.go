@@ -31,6 +31,43 @@ func (s *stack) members(names ...string) []uint64 {
 	return fewest
 }
 
+func TestAControlPlaneThatWasToldEndsOnceEtcdIsWithoutIt(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		then func(*stack, []string)
+		held int // in quarantine
+	}{
+		"it left etcd": {then: func(s *stack, names []string) {
+			for _, other := range names[1:] {
+				s.machines[other].Do(func(state *talostest.State) { state.Members = state.Members[1:] })
+			}
+		}},
+		"a person gives it up": {then: func(s *stack, names []string) { s.changeMachine(names[0], forcing) }, held: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t)
+			names := s.controlPlanes(11, 12, 13)
+			s.changeMachine(names[0], deleting)
+			s.mustReconcile(names[0])
+			if !isTrue(s.get(names[0]), v1alpha1.ConditionReset) {
+				t.Fatalf("it wasn't told: %s", describeConditions(s.get(names[0])))
+			}
+			s.world.Put("10.0.0.11", nil) // the power goes before it did anything
+			s.clock.Step(resetSilence + time.Minute)
+			wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "etcd still has its member 1", "--force")
+			if s.let(names[0]) {
+				t.Fatal("it was forgotten")
+			}
+			tc.then(s, names)
+			s.mustReconcile(names[0])
+			if left := s.members(names[1:]...); !s.let(names[0]) || !slices.Equal(left, []uint64{2, 3}) || len(s.cluster().Status.Quarantined) != tc.held {
+				t.Errorf("members %v, quarantined %d, held: %s", left, len(s.cluster().Status.Quarantined), describeConditions(s.get(names[0])))
+			}
+		})
+	}
+}
+
 func TestOneThatWasToldAndRunsOnIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

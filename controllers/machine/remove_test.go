@@ -182,9 +182,15 @@ func TestThatAMachineIsToBeWipedIsKnownBeforeItIsTold(t *testing.T) {
 	// The answer was lost and the machine isn't seen again: what is waited for counts from when it was told.
 	s.world.Put("10.0.0.11", nil)
 	s.clock.Step(resetSilence + time.Minute)
+	// It may hold all that it held, so that is a person's to say.
+	wantCondition(t, s.mustReconcile(machine), v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "whether it heard of it isn't known", "--force")
+	if s.let(machine) {
+		t.Fatal("it was forgotten")
+	}
+	s.changeMachine(machine, forcing)
 	s.mustReconcile(machine)
-	if !s.let(machine) {
-		t.Errorf("still held: %s", describeConditions(s.get(machine)))
+	if !s.let(machine) || len(s.cluster().Status.Quarantined) != 1 {
+		t.Errorf("quarantined: %v, held: %s", s.cluster().Status.Quarantined, describeConditions(s.get(machine)))
 	}
 }
 
