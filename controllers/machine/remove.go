@@ -228,6 +228,10 @@ func (v *visit) removeReset(ctx context.Context, found *sighting) error {
 			return nil
 		}
 	}
+	// Not by what Ichor told it, so it didn't leave etcd before.
+	if waits, err := v.leaveDead(ctx); err != nil || waits {
+		return err
+	}
 	return v.forget(ctx)
 }
 

@@ -94,6 +94,24 @@ func TestOneThatWasToldAndRunsOnIsInNobodysWay(t *testing.T) {
 	}
 }
 
+func TestAControlPlaneThatWasWipedByHandLeavesNoDeadMember(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	names := s.controlPlanes(11, 12, 13)
+	s.wipe(names[0])
+	s.machines[names[2]].Do(func(state *talostest.State) { state.Etcd = nil })
+	s.changeMachine(names[0], deleting)
+	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonEtcdUnhealthy, "2 are needed")
+	if left := s.members(names[1:]...); len(left) != 3 || s.let(names[0]) {
+		t.Fatalf("members %v, let go: %v", left, s.let(names[0]))
+	}
+	s.machines[names[2]].Do(func(state *talostest.State) { state.Etcd = &talos.EtcdStatus{MemberID: 3, Leader: 2} })
+	s.mustReconcile(names[0])
+	if left := s.members(names[1:]...); !slices.Equal(left, []uint64{2, 3}) || !s.let(names[0]) || s.resets(names[0]) != 0 {
+		t.Errorf("members %v, held: %s", left, describeConditions(s.get(names[0])))
+	}
+}
+
 func TestNoOtherMachinesMemberIsTakenForItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
