@@ -186,12 +186,23 @@ func (s *stack) isCordoned() bool {
 
 func TestAQuarantinedMachineThatComesBackIsToldOfAndGetsNoPods(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, quarantinedMachine)
-	wantCondition(t, s.reconcile(), v1alpha1.ConditionMachinesQuarantined, metav1.ConditionFalse, reasonAway, "none was seen since")
-	s.node9(nil)
-	wantCondition(t, s.reconcile(), v1alpha1.ConditionMachinesQuarantined, metav1.ConditionTrue, reasonCameBack, "cp-9", "anna", "node-9", "cordoned")
-	if !s.isCordoned() {
-		t.Error("its Node takes pods")
+	for name, node := range map[string]func(*corev1.Node){
+		"as Talos says who it is": nil,
+		"as the kernel does, of old firmware": func(n *corev1.Node) {
+			n.Status.NodeInfo.SystemUUID = "44454c4c-5100-1036-8052-b4c04f4c0009"
+		},
+		"a kubelet that says nothing of that": func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t, quarantinedMachine)
+			wantCondition(t, s.reconcile(), v1alpha1.ConditionMachinesQuarantined, metav1.ConditionFalse, reasonAway, "none was seen since")
+			s.node9(node)
+			wantCondition(t, s.reconcile(), v1alpha1.ConditionMachinesQuarantined, metav1.ConditionTrue, reasonCameBack, "cp-9", "anna", "node-9", "cordoned")
+			if !s.isCordoned() {
+				t.Error("its Node takes pods")
+			}
+		})
 	}
 }
 

@@ -112,8 +112,28 @@ func (c *Controller) nodeOf(ctx context.Context, q *v1alpha1.QuarantinedMachine,
 		return nil, fmt.Errorf("read Node %s: %w", q.NodeName, err)
 	}
 	uuid := node.Status.NodeInfo.SystemUUID
-	if node.DeletionTimestamp != nil || node.CreationTimestamp.Time.Before(q.At.Time) || uuid != "" && q.Identity.UUID != "" && !strings.EqualFold(uuid, q.Identity.UUID) {
+	if node.DeletionTimestamp != nil || node.CreationTimestamp.Time.Before(q.At.Time) || uuid != "" && q.Identity.UUID != "" && !sameUUID(uuid, q.Identity.UUID) {
 		return nil, nil
 	}
 	return node, nil
+}
+
+// sameUUID compares a UUID as the kernel reads it, which is what a kubelet reports, with one as Talos does: of some firmware,
+// one of them has the first three groups in the other order of bytes (SMBIOS before 2.6).
+func sameUUID(kernel, talos string) bool {
+	kernel, talos = strings.ToLower(kernel), strings.ToLower(talos)
+	return kernel == talos || swapped(kernel) == talos
+}
+
+// swapped turns the order of bytes around in the first three groups of a UUID.
+func swapped(uuid string) string {
+	groups := strings.Split(uuid, "-")
+	for i := range min(len(groups), 3) {
+		turned := ""
+		for j := len(groups[i]) - 2; j >= 0; j -= 2 {
+			turned += groups[i][j : j+2]
+		}
+		groups[i] = turned
+	}
+	return strings.Join(groups, "-")
 }
