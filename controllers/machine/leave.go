@@ -138,8 +138,9 @@ func (v *visit) stays(reason, why string) {
 }
 
 // gaveWay asks the API itself, after what is about to be done was written down, whether it still may be: an operation may
-// have claimed the cluster, or a person have let all of its machines go. waits says that it may not, and that this is
-// written in the conditions.
+// have claimed the cluster, a person have let all of its machines go, or another control plane have begun to leave by a
+// process that lost the lead and doesn't know it yet. waits says that it may not, and that this is written in the
+// conditions.
 func (v *visit) gaveWay(ctx context.Context) (waits bool, err error) {
 	cluster, err := v.Client.IchorV1alpha1().TalosClusters().Get(ctx, v.cluster.Name, metav1.GetOptions{})
 	if err != nil {
@@ -151,7 +152,16 @@ func (v *visit) gaveWay(ctx context.Context) (waits bool, err error) {
 		why = "the cluster is being deleted, and nothing is written to its machines"
 	case v.m.Spec.Role == v1alpha1.RoleControlPlane && name != "":
 		why = waitsForOperation(name)
-	default:
+	case v.m.Spec.Role == v1alpha1.RoleControlPlane:
+		other, err := v.othersLeave(ctx)
+		if err != nil {
+			return false, err
+		}
+		if other != "" {
+			why = fmt.Sprintf("control planes leave one at a time, and machine %s is leaving", other)
+		}
+	}
+	if why == "" {
 		return false, nil
 	}
 	v.setReset(metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, why)

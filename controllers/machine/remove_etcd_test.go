@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
@@ -164,5 +166,28 @@ func TestALongSnapshotIsFollowedByAnotherLook(t *testing.T) {
 	s.mustReconcile(names[0])
 	if s.resets(names[0]) != 1 {
 		t.Errorf("resets %d: %s", s.resets(names[0]), describeConditions(s.get(names[0])))
+	}
+}
+
+func TestControlPlanesLeaveOneAtATimeWhicheverProcessTellsThem(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	names := s.controlPlanes(11, 12, 13, 14, 15)
+	s.changeMachine(names[0], deleting)
+	s.changeMachine(names[1], deleting)
+	another := s.get(names[1])
+	set(another, v1alpha1.ConditionReset, metav1.ConditionUnknown, reasonResetting, "")
+	s.api.PrependReactor("update", "talosmachines", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		m, ok := action.(clienttesting.UpdateAction).GetObject().(*v1alpha1.TalosMachine)
+		if !ok || m.Name != names[0] || !leaving(m) {
+			return false, nil, nil
+		}
+		// As one that led until a moment ago does.
+		return false, nil, s.api.Tracker().Update(v1alpha1.SchemeGroupVersion.WithResource("talosmachines"), another, "")
+	})
+	m := s.mustReconcile(names[0])
+	wantCondition(t, m, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForTurn, names[1])
+	if s.resets(names[0]) != 0 || leaving(m) {
+		t.Errorf("two leave at once: %s", describeConditions(m))
 	}
 }
