@@ -100,8 +100,13 @@ func (v *visit) letGoAsItIs(ctx context.Context) error {
 func (v *visit) reset(ctx context.Context, found *sighting) error {
 	v.describe(found.facts)
 	if stage := found.facts.Stage.Stage; leaving(v.m) {
-		if stage != v1alpha1.StageRunning || v.now.Sub(find(v.m, v1alpha1.ConditionReset).LastTransitionTime.Time) < resetPatience {
-			v.removing(reasonReset, fmt.Sprintf("the machine is being wiped (%s)", stage), pollFast)
+		since := v.now.Sub(find(v.m, v1alpha1.ConditionReset).LastTransitionTime.Time)
+		if stage != v1alpha1.StageRunning || since < resetPatience {
+			message := fmt.Sprintf("the machine is being wiped (%s)", stage)
+			if since > resetSilence {
+				message += "; that takes longer than it should, and its console says why. Reset it by hand, or power it off and give it up: ichor machine remove " + v.m.Name + " --force"
+			}
+			v.removing(reasonReset, message, pollFast)
 			return nil
 		}
 		// It may be long until it can be told again, and meanwhile it is in nobody's way: it may be waiting for another

@@ -96,6 +96,29 @@ func TestOneThatWasToldAndRunsOnIsInNobodysWay(t *testing.T) {
 	}
 }
 
+func TestOneThatWasToldAndNeitherRunsNorIsWipedNeedsAPerson(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	machine := s.add(11)
+	s.settle(machine)
+	s.changeMachine(machine, deleting)
+	s.machines[machine].Do(func(state *talostest.State) {
+		state.ResetErr = context.DeadlineExceeded
+		state.OnReset = func() {
+			s.machines[machine].Do(func(state *talostest.State) { state.Facts.Stage.Stage = v1alpha1.StageBooting })
+		}
+	})
+	s.mustReconcile(machine)
+	s.clock.Step(resetSilence + time.Minute)
+	wantCondition(t, s.mustReconcile(machine), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonReset, "booting", "power it off")
+	s.machines[machine].Do(off)
+	s.changeMachine(machine, forcing)
+	s.mustReconcile(machine)
+	if !s.let(machine) || len(s.cluster().Status.Quarantined) != 1 {
+		t.Errorf("still held: %s", describeConditions(s.get(machine)))
+	}
+}
+
 func TestAControlPlaneThatWasWipedByHandLeavesNoDeadMember(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
