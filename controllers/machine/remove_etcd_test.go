@@ -126,7 +126,7 @@ func TestAControlPlaneThatWasWipedByHandLeavesNoDeadMember(t *testing.T) {
 	s.wipe(names[0])
 	s.machines[names[2]].Do(func(state *talostest.State) { state.Etcd = nil })
 	s.changeMachine(names[0], deleting)
-	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonEtcdUnhealthy, "2 are needed")
+	wantCondition(t, s.mustReconcile(names[0]), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonEtcdUnhealthy, "2 are needed", "Orphan")
 	if left := s.members(names[1:]...); len(left) != 3 || s.let(names[0]) {
 		t.Fatalf("members %v, let go: %v", left, s.let(names[0]))
 	}

@@ -68,7 +68,7 @@ func (v *visit) leaveDead(ctx context.Context) (waits bool, err error) {
 		return false, err
 	}
 	if why != "" {
-		v.block(reason, "the control plane came back with an empty disk, and its etcd member is removed first: "+why, pollWaiting)
+		v.block(reason, v.memberFirst(why), pollWaiting)
 		return true, nil
 	}
 	defer release()
@@ -88,11 +88,20 @@ func (v *visit) leaveDead(ctx context.Context) (waits bool, err error) {
 		}
 	}
 	if why != "" {
-		v.block(reasonEtcdUnhealthy, "the control plane came back with an empty disk, and its etcd member is removed first: "+why, pollWaiting)
+		v.block(reasonEtcdUnhealthy, v.memberFirst(why), pollWaiting)
 		return true, nil
 	}
 	v.m.Status.EtcdMemberID = ""
 	return false, nil
+}
+
+// memberFirst says what keeps a wiped control plane from going on.
+func (v *visit) memberFirst(why string) string {
+	why = "the control plane came back with an empty disk, and its etcd member is removed first: " + why
+	if v.m.DeletionTimestamp != nil {
+		why += "; to leave etcd as it is, set spec.deletionPolicy to Orphan"
+	}
+	return why
 }
 
 // readMaintenance reads the facts over a connection that is pinned to what answered; nothing is written over it.
