@@ -128,6 +128,9 @@ func planKubernetes(p *planning) {
 	from, findings := kubernetesupgrade.Check(machines, to)
 	p.plan.From = from
 	findings = append(findings, p.kubernetes.findings...)
+	for _, m := range p.chosen {
+		findings = append(findings, installedTalos(m, to)...)
+	}
 	for _, name := range []string{
 		kubernetesupgrade.CheckPath, kubernetesupgrade.CheckSkew, kubernetesupgrade.CheckTalos,
 		kubernetesupgrade.CheckRemoved,

@@ -330,6 +330,11 @@ func TestAKubernetesUpgradeThatCantBe(t *testing.T) {
 				v.change("cp-2", func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion = "v1.13.9" })
 			}, "v1.37.0", "cp-2: version of Kubernetes 1.37.0 is too new to be used with Talos 1.13.9",
 		},
+		"a Talos that a machine is to have doesn't run it": {
+			func(v *release) {
+				v.change("cp-2", func(m *v1alpha1.TalosMachine) { m.Status.SettledVersions.Talos = "v1.13.9" })
+			}, "v1.37.0", "cp-2 runs Talos v1.14.5, and is to have v1.13.9: ",
+		},
 		"a feature gate that is gone": {
 			func(v *release) {
 				patch(v, "sidecars", `{"apiServer":{"extraArgs":{"feature-gates":"SidecarContainers=true,NodeLogQuery=true"}}}`)

@@ -88,6 +88,21 @@ func (r *run) gatherKubernetes(ctx context.Context, p *planning) error {
 	return nil
 }
 
+// installedTalos looks whether the Talos that a machine is to have runs the version, where another one runs: its configuration
+// is rendered for both.
+func installedTalos(m *v1alpha1.TalosMachine, to string) []kubernetesupgrade.Finding {
+	settled := m.Status.SettledVersions
+	if settled == nil || settled.Talos == "" || m.Status.TalosVersion == "" || sameVersion(settled.Talos, m.Status.TalosVersion) {
+		return nil
+	}
+	err := machineconfig.CheckKubernetesOn(kubernetesupgrade.WithV(to), settled.Talos)
+	if err == nil {
+		return nil
+	}
+	return []kubernetesupgrade.Finding{{Check: kubernetesupgrade.CheckTalos, Blocks: true, Message: fmt.Sprintf(
+		"%s runs Talos %s, and is to have %s: %s; finish the upgrade of Talos first", m.Name, m.Status.TalosVersion, settled.Talos, err)}}
+}
+
 func componentSelector() string {
 	var names []string
 	for _, component := range kubernetesupgrade.ControlPlane {
