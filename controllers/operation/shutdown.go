@@ -125,6 +125,8 @@ func (v *visit) powerOff(ctx context.Context) (outcome, error) {
 		return waiting("is %s", stage.Stage)
 	case v.record.State == v1alpha1.StepActed && v.now.Sub(v.record.At.Time) < shutdownPatience:
 		return waiting("was told to shut down, and still runs")
+	case v.cancelled() && !whole && v.lasted(v.record) < rebootPatience:
+		return waiting("the operation is cancelled; whether the machine was told to shut down before isn't known yet")
 	case v.cancelled() && !whole:
 		return outcome{needless: true, message: "the operation was cancelled before the machine was shut down"}, nil
 	case whole && v.now.Sub(v.record.At.Time) > overdue:

@@ -171,3 +171,30 @@ func TestAShutdownIsKilledAtAnyWrite(t *testing.T) {
 		}
 	}
 }
+
+// A controller that is killed doesn't know what it told. The cluster isn't given to others while a machine may be going down.
+func TestAShutdownThatIsCancelledRightAfterAKill(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3, 0)
+	r.create("off", shutdownOf("cp-1"))
+	r.create("on", func(spec *v1alpha1.TalosOperationSpec) {
+		rebootAll(spec)
+		spec.Machines = &v1alpha1.OperationMachines{Names: []string{"cp-2"}}
+	})
+	r.run("off", func(*v1alpha1.TalosOperation) bool { return r.shutdowns()["cp-1"] == 1 })
+	r.node["cp-1"].Do(func(s *talostest.State) { s.Mode = talostest.Configured }) // it takes its time
+	operation := r.operation("off")
+	operation.Status.Machines[0].State = v1alpha1.StepIntended
+	if _, err := r.api.IchorV1alpha1().TalosOperations().UpdateStatus(t.Context(), operation, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.start(0)
+	r.control("off", func(control *v1alpha1.OperationControl) { control.CancelRequested = true })
+	r.looks(5)
+	if len(r.reboots()) > 0 {
+		t.Fatalf("rebooted %v while cp-1 may be going down", r.reboots())
+	}
+	r.run("off", inPhase(v1alpha1.OperationCancelled))
+	r.run("on", inPhase(v1alpha1.OperationSucceeded))
+	r.asItWas()
+}
