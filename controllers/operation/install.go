@@ -3,12 +3,14 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/talos"
 )
 
@@ -25,8 +27,8 @@ const (
 //
 // The intent is in the journal before. Whether it was done, after an answer that was lost or by a controller that was killed,
 // is decided by what the machine tells:
-//   - it runs the version, or another boot: what was installed was booted, by whoever rebooted it. A machine that is in
-//     another boot with the old version was rebooted before the installer had ended, or went back to its old system; which of
+//   - it runs the version and schematic, or another boot: what was installed was booted, by whoever rebooted it. A machine that is in
+//     another boot with the old version and schematic was rebooted before the installer had ended, or went back to its old system; which of
 //     the two it was can't be told, and the installer is run in the new boot;
 //   - an installer runs, as a second one would be refused: its end is waited for, as it ends without its caller, too;
 //   - the kernel log of this boot tells that an installer of this image ended well: it was done.
@@ -98,8 +100,8 @@ func (v *visit) otherBoot(ctx context.Context, node talos.ConfiguredNode) (outco
 	if err != nil || facts.TalosVersion == "" {
 		return waiting("rebooted, and its version can't be read yet: %v", err)
 	}
-	version, _ := v.target()
-	if sameVersion(facts.TalosVersion, version) {
+	version, schematic := v.target()
+	if isOn(facts.TalosVersion, facts.SchematicID, version, schematic) {
 		return done("rebooted into Talos %s", version)
 	}
 	if v.record.State == v1alpha1.StepActed {
@@ -110,7 +112,7 @@ func (v *visit) otherBoot(ctx context.Context, node talos.ConfiguredNode) (outco
 		return waiting("its boot id can't be read: %s", err)
 	}
 	v.record.BootID = id // is written down before it is told anything in this boot
-	return outcome{message: fmt.Sprintf("rebooted by somebody else, and runs Talos %s still", facts.TalosVersion), again: pollStep}, nil
+	return outcome{message: fmt.Sprintf("rebooted by somebody else, and runs Talos %s with the schematic %.12s… still", facts.TalosVersion, cmp.Or(facts.SchematicID, machineconfig.PlainSchematicID)), again: pollStep}, nil
 }
 
 // runInstaller runs the installer on the connection on which the machine and its boot were recognised. An image that is gone

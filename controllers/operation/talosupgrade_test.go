@@ -649,3 +649,24 @@ func TestAnUpgradeIsPlannedForWhatTheClusterIsToHaveNow(t *testing.T) {
 	r.run("up", inPhase(v1alpha1.OperationSucceeded))
 	r.upgraded("cp-1", "worker-1")
 }
+
+// Where only the schematic is another one, the version doesn't tell what a machine booted.
+func TestARebootByHandBeforeAnotherSchematicIsInstalled(t *testing.T) {
+	t.Parallel()
+	r := newUpgradeRig(t, 1, 1)
+	other := strings.Repeat("c", 64)
+	r.runs("worker-1", newTalos, schematicOf("worker-1"))
+	r.node["worker-1"].Do(func(s *talostest.State) { s.InstallerRuns = true })
+	r.create("up", func(s *v1alpha1.TalosOperationSpec) {
+		upgradeOf("worker-1")(s)
+		s.TalosUpgrade.SchematicID = other
+	})
+	r.run("up", func(o *v1alpha1.TalosOperation) bool { return strings.Contains(o.Status.Message, "an installer runs") })
+	r.rebootByHand("worker-1")
+	r.node["worker-1"].Do(func(s *talostest.State) { s.InstallerRuns = false })
+	r.run("up", inPhase(v1alpha1.OperationSucceeded))
+	if facts := r.node["worker-1"].Snapshot().Facts; facts.SchematicID != other || r.installs()["worker-1"] != 1 || r.reboots()["worker-1"] != 1 {
+		t.Errorf("it has the schematic %s, after %v installations and %v reboots", facts.SchematicID, r.installs(), r.reboots())
+	}
+	r.asItWas()
+}
