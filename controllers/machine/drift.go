@@ -89,6 +89,7 @@ func (v *visit) takeOver(bundle *secrets.Bundle, found *sighting) bool {
 			len(differences), place(differences[0].Document, differences[0].Path.String())))
 		return false
 	}
+	versions.ConfigContract = machineconfig.ContractOf(v.facts(found, versions)) // its form stays when it gets another Talos
 	v.m.Status.SettledVersions = &versions
 	v.config().AppliedHash = machineconfig.Hash(text)
 	return true

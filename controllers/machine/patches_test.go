@@ -475,6 +475,9 @@ func TestPatchesAndAdoptedMachines(t *testing.T) {
 			if got := strings.Contains(s.runs(machine), "vm.swappiness"); got == own {
 				t.Errorf("the patch is on the machine: %t; %s", got, describeConditions(m))
 			}
+			if !own && m.Status.SettledVersions.ConfigContract == "" {
+				t.Error("nothing says for which version its configuration is written, so it changes with its Talos")
+			}
 			if own {
 				wantCondition(t, m, v1alpha1.ConditionDriftDetected, metav1.ConditionUnknown, reasonOwnConfiguration, "machine.sysctls")
 			}
