@@ -19,6 +19,16 @@ import (
 // patchName is the patch that is changed.
 const patchName = "bench"
 
+// allowConfigured sets how many are configured at a time. It changes the cluster, so each machine is looked at, which is over
+// before the patch changes.
+func (b *bench) allowConfigured(ctx context.Context) error {
+	client, err := versioned.NewForConfig(fast(b.stack.Admin()))
+	if err != nil {
+		return fmt.Errorf("change the cluster: %w", err)
+	}
+	return allow(ctx, client, b.configured)
+}
+
 // configure lets a changed patch reach all workers. Each takes a while to take it up; that is all that they do by themselves.
 func (b *bench) configure(ctx context.Context) error {
 	client, err := versioned.NewForConfig(fast(b.stack.Admin()))

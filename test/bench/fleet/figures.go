@@ -48,7 +48,7 @@ func (f *figures) rows(s settings) []report.Row {
 		report.Compare(fmt.Sprintf("all are Ready, %d at a time; peer: their own time", s.parallel), f.provisioning.Seconds(), own, "s", atMostTime),
 		report.Compare("one machine, configuration to Node, median", at(f.overhead, 0.5).Seconds(), alone, "s", 0),
 		report.Compare("one machine, configuration to Node, 99 of 100", at(f.overhead, 0.99).Seconds(), alone, "s", 0),
-		report.Compare(fmt.Sprintf("a changed patch is on all, %d at a time; peer: their own time", s.parallel), f.configuration.Seconds(), s.ownConfiguration().Seconds(), "s", atMostTime),
+		report.Compare(fmt.Sprintf("a changed patch is on all, %d at a time; peer: their own time", s.configured), f.configuration.Seconds(), s.ownConfiguration().Seconds(), "s", atMostTime),
 		report.Compare("controller's memory at its peak; peer: the limit", f.memory, atMostMemory, "MiB", 1),
 		report.Compare("writes for each machine after its approval; peer: the limit", per(written.total()), atMostWrites, "1", 1),
 	}

@@ -23,6 +23,7 @@ const chapter = "fleet"
 type settings struct {
 	results, binaries, state string
 	machines, parallel       int
+	configured               int
 	install, reboot, take    time.Duration
 	profile                  bool
 }
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&s.state, "state", "", "folder for the stack, which is kept; without it, one that is removed if all went well")
 	flag.IntVar(&s.machines, "machines", 1000, "how many workers")
 	flag.IntVar(&s.parallel, "parallel", 125, "spec.apply.maxParallel: how many of them may be on their way at a time")
+	flag.IntVar(&s.configured, "configured", 25, "spec.apply.maxParallel while a changed patch reaches them")
 	flag.DurationVar(&s.install, "install", 30*time.Second, "how long a machine installs")
 	flag.DurationVar(&s.reboot, "reboot", 30*time.Second, "how long a machine is away when it reboots")
 	flag.DurationVar(&s.take, "take", 10*time.Second, "how long a running machine takes to take up a changed configuration")
@@ -48,13 +50,13 @@ func main() {
 }
 
 // own is the time that the machines take by themselves until they are Ready, at the allowed parallelism.
-func (s settings) own() time.Duration { return s.waves() * (s.install + s.reboot) }
+func (s settings) own() time.Duration { return s.waves(s.parallel) * (s.install + s.reboot) }
 
 // ownConfiguration is the same for a changed configuration.
-func (s settings) ownConfiguration() time.Duration { return s.waves() * s.take }
+func (s settings) ownConfiguration() time.Duration { return s.waves(s.configured) * s.take }
 
-func (s settings) waves() time.Duration {
-	return time.Duration((s.machines + s.parallel - 1) / s.parallel)
+func (s settings) waves(parallel int) time.Duration {
+	return time.Duration((s.machines + parallel - 1) / parallel)
 }
 
 // limit bounds the whole run: the stack's start and end, the search, and three times the machines' own time.

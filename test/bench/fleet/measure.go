@@ -53,7 +53,7 @@ func measure(ctx context.Context, s settings) (f *figures, err error) {
 	}
 	defer b.seen.stop()
 	defer stopWatching()
-	for _, step := range []func(context.Context) error{b.discover, b.label, b.provision, b.rest, b.configure, b.weigh} {
+	for _, step := range []func(context.Context) error{b.discover, b.label, b.provision, b.allowConfigured, b.rest, b.configure, b.weigh} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -103,9 +103,8 @@ func (b *bench) label(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("label machines: %w", err)
 	}
-	patch := fmt.Appendf(nil, `{"spec":{"apply":{"maxParallel":%d}}}`, b.parallel)
-	if _, err := client.IchorV1alpha1().TalosClusters().Patch(ctx, localstack.ClusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("set spec.apply.maxParallel: %w", err)
+	if err := allow(ctx, client, b.parallel); err != nil {
+		return err
 	}
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -118,6 +117,15 @@ func (b *bench) label(ctx context.Context) error {
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("label machines: %w", err)
+	}
+	return nil
+}
+
+// allow says how many machines may be on their way, or be configured, at a time.
+func allow(ctx context.Context, client versioned.Interface, parallel int) error {
+	patch := fmt.Appendf(nil, `{"spec":{"apply":{"maxParallel":%d}}}`, parallel)
+	if _, err := client.IchorV1alpha1().TalosClusters().Patch(ctx, localstack.ClusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("set spec.apply.maxParallel: %w", err)
 	}
 	return nil
 }
