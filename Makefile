@@ -59,7 +59,7 @@ test-fuzz: setup ## every decoder of bytes from outside, for two seconds each
 fuzz: setup ## the same guided by coverage and for longer: make fuzz FUZZTIME=10m (a first build takes many minutes)
 	@FUZZ_GUIDED=1 FUZZTIME=$${FUZZTIME:-1m} build/fuzz.sh
 
-.PHONY: bench bench-scan bench-fleet bench-api bench-config chaos chaos-api chaos-disk chaos-away
+.PHONY: bench bench-scan bench-fleet bench-operations bench-api bench-config chaos chaos-api chaos-disk chaos-away
 bench: build ## every measurement, one after the other, each beside what it is compared with
 	@build/bench.sh
 
@@ -68,6 +68,9 @@ bench-scan: setup ## finding machines in a large network, beside nmap and a bare
 
 bench-fleet: build ## a thousand machines from discovery to Ready, and a changed patch to all of them
 	@build/bench.sh fleet
+
+bench-operations: build ## a rolling reboot of a hundred machines, and a thousand operations in history
+	@build/bench.sh operations
 
 bench-api: build ## the API beside the same types as custom resources with webhooks
 	@build/bench.sh api

@@ -34,6 +34,15 @@ type figures struct {
 	memory                    float64
 	writesBefore, writesAfter writes
 	cpu                       map[string]time.Duration
+	operations                operationFigures
+}
+
+// of is the table of what was measured.
+func (f *figures) of(s settings) []report.Row {
+	if s.operations {
+		return f.operations.rows(s)
+	}
+	return f.rows(s)
 }
 
 // rows is the table.

@@ -58,11 +58,11 @@ func TestTheFleetHasOneMachineWithPower(t *testing.T) {
 
 func TestWhatOfProcIsRead(t *testing.T) {
 	t.Parallel()
-	peak, err := parsePeak([]byte("Name:\tx\nVmPeak:\t  999999 kB\nVmHWM:\t  153600 kB\nVmRSS:\t 1 kB\n"))
+	peak, err := parseMemory([]byte("Name:\tx\nVmPeak:\t  999999 kB\nVmHWM:\t  153600 kB\nVmRSS:\t 1 kB\n"), peakField)
 	if err != nil || peak != 150 {
 		t.Errorf("peak: want 150 MiB, got %v, %v", peak, err)
 	}
-	if _, err := parsePeak([]byte("Name:\tx\n")); err == nil {
+	if _, err := parseMemory([]byte("Name:\tx\n"), peakField); err == nil {
 		t.Error("a status without a peak was read")
 	}
 	line := "42 (a name) with) S 7 42 42 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 8 0 100 1 2 3"

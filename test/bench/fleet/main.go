@@ -16,8 +16,11 @@ import (
 	"maesh.dev/ichor/test/bench/report"
 )
 
-// chapter names the results' file.
-const chapter = "fleet"
+// The names of the results' files.
+const (
+	chapterFleet      = "fleet"
+	chapterOperations = "operations"
+)
 
 // settings are what can be told.
 type settings struct {
@@ -26,6 +29,16 @@ type settings struct {
 	configured               int
 	install, reboot, take    time.Duration
 	profile                  bool
+	// operations measures operations on a fleet instead of how it gets ready.
+	operations bool
+	plans      int
+}
+
+func (s settings) chapter() string {
+	if s.operations {
+		return chapterOperations
+	}
+	return chapterFleet
 }
 
 func main() {
@@ -39,6 +52,8 @@ func main() {
 	flag.DurationVar(&s.install, "install", 30*time.Second, "how long a machine installs")
 	flag.DurationVar(&s.reboot, "reboot", 30*time.Second, "how long a machine is away when it reboots")
 	flag.DurationVar(&s.take, "take", 10*time.Second, "how long a running machine takes to take up a changed configuration")
+	flag.BoolVar(&s.operations, "operations", false, "measure operations on the fleet: a rolling reboot of all, and many plans")
+	flag.IntVar(&s.plans, "plans", 1000, "with -operations: how many operations are kept in history")
 	flag.BoolVar(&s.profile, "profile", false, "keep profiles of the controller beside the results")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,7 +75,15 @@ func (s settings) waves(parallel int) time.Duration {
 }
 
 // limit bounds the whole run: the stack's start and end, the search, and three times the machines' own time.
-func (s settings) limit() time.Duration { return 10*time.Minute + 3*s.own() + 3*s.ownConfiguration() }
+func (s settings) limit() time.Duration {
+	if s.operations {
+		return 20*time.Minute + 3*s.own() + 3*s.ownRolling()
+	}
+	return 10*time.Minute + 3*s.own() + 3*s.ownConfiguration()
+}
+
+// ownRolling is the time that the machines take by themselves to reboot, one after the other.
+func (s settings) ownRolling() time.Duration { return time.Duration(s.machines) * s.reboot }
 
 func run(ctx context.Context, s settings) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit())
@@ -78,7 +101,7 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w; the stack's folder is kept: %s", err, s.state)
 	}
-	missed := report.Write(os.Stdout, s.results, chapter, figures.rows(s))
+	missed := report.Write(os.Stdout, s.results, s.chapter(), figures.of(s))
 	if temporary {
 		missed = errors.Join(missed, os.RemoveAll(s.state))
 	}

@@ -53,7 +53,11 @@ func measure(ctx context.Context, s settings) (f *figures, err error) {
 	}
 	defer b.seen.stop()
 	defer stopWatching()
-	for _, step := range []func(context.Context) error{b.discover, b.label, b.provision, b.allowConfigured, b.rest, b.configure, b.weigh} {
+	steps := []func(context.Context) error{b.discover, b.label, b.provision, b.allowConfigured, b.rest, b.configure, b.weigh}
+	if s.operations {
+		steps = []func(context.Context) error{b.discover, b.label, b.provision, b.rebootAll, b.planMany}
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,26 +15,37 @@ import (
 // tick is the kernel's unit of CPU time in /proc: a hundredth of a second on every Linux that Go runs on (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// peakMemory is the most memory that a process ever held, in MiB. Source: proc_pid_status(5), VmHWM.
-func peakMemory(pid int) (float64, error) {
+// What the kernel tells of a process' memory. Source: proc_pid_status(5).
+const (
+	peakField     = "VmHWM:"
+	residentField = "VmRSS:"
+)
+
+// peakMemory is the most memory that a process ever held, in MiB.
+func peakMemory(pid int) (float64, error) { return memoryOf(pid, peakField) }
+
+// residentMemory is the memory that a process holds now, in MiB.
+func residentMemory(pid int) (float64, error) { return memoryOf(pid, residentField) }
+
+func memoryOf(pid int, field string) (float64, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
-		return 0, fmt.Errorf("peak memory of process %d: %w", pid, err)
+		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
 	}
-	return parsePeak(text)
+	return parseMemory(text, field)
 }
 
-func parsePeak(status []byte) (float64, error) {
+func parseMemory(status []byte, field string) (float64, error) {
 	for line := range bytes.Lines(status) {
-		if rest, found := bytes.CutPrefix(line, []byte("VmHWM:")); found {
+		if rest, found := bytes.CutPrefix(line, []byte(field)); found {
 			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(string(rest)), " kB"), 64)
 			if err != nil {
-				return 0, fmt.Errorf("peak memory: %q: %w", line, err)
+				return 0, fmt.Errorf("memory: %q: %w", line, err)
 			}
 			return kib / 1024, nil
 		}
 	}
-	return 0, errors.New("peak memory: /proc tells no VmHWM")
+	return 0, fmt.Errorf("memory: /proc tells no %s", field)
 }
 
 // stat is a line of /proc/PID/stat. Source: proc_pid_stat(5).

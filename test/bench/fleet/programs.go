@@ -66,7 +66,7 @@ func (b *bench) keepProfile(ctx context.Context, name, what string) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("profile %s: the controller answers %s", name, response.Status)
 	}
-	file, err := os.Create(filepath.Join(b.results, chapter+"."+name+".pprof"))
+	file, err := os.Create(filepath.Join(b.results, b.chapter()+"."+name+".pprof"))
 	if err != nil {
 		return fmt.Errorf("profile %s: %w", name, err)
 	}
