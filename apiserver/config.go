@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -19,12 +21,14 @@ import (
 	"maesh.dev/ichor/pkg/openapi"
 	"maesh.dev/ichor/registry"
 	"maesh.dev/ichor/registry/slots"
+	"maesh.dev/ichor/registry/talosmachines"
 )
 
 // Config is what a server is made of.
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	Gate    []slots.Option
+	Streams talosmachines.NodeStreams
 }
 
 // Config turns the options into a configuration. It opens the serving port and reads from the kube-apiserver.
@@ -45,6 +49,8 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	}
 	config := genericapiserver.NewRecommendedConfig(Codecs)
 	describeAPI(config)
+	// A log that is followed has no end. The kube-apiserver thinks the same of this name.
+	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("log"))
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("apply run options: %w", err)
 	}
@@ -83,7 +89,11 @@ func (o *Options) Config(ctx context.Context) (*Config, error) {
 	if err := checkAccess(&config.Config); err != nil {
 		return nil, err
 	}
-	return &Config{Generic: config, Gate: o.Gate}, nil
+	streams, err := o.nodeStreams()
+	if err != nil {
+		return nil, err
+	}
+	return &Config{Generic: config, Gate: o.Gate, Streams: streams}, nil
 }
 
 func describeAPI(config *genericapiserver.RecommendedConfig) {
@@ -131,9 +141,10 @@ func (o *Options) applyEtcd(config *genericapiserver.RecommendedConfig) error {
 type CompletedConfig struct {
 	generic genericapiserver.CompletedConfig
 	gate    []slots.Option
+	streams talosmachines.NodeStreams
 }
 
 // Complete fills what is left.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{generic: c.Generic.Complete(), gate: slices.Clone(c.Gate)}
+	return CompletedConfig{generic: c.Generic.Complete(), gate: slices.Clone(c.Gate), streams: c.Streams}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 )
@@ -28,7 +29,8 @@ func withFaultsExplained(next http.Handler) http.Handler {
 			return
 		}
 		held := &heldFault{ResponseWriter: w}
-		next.ServeHTTP(held, req)
+		// An answer may also be a log that is followed: what is written of it is flushed.
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
 		held.release(req)
 	})
 }

@@ -3,14 +3,19 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/apiserver/pkg/util/flushwriter"
 )
 
 func TestA500IsExplainedWhereItIsNotTheServersFault(t *testing.T) {
@@ -85,4 +90,36 @@ func TestWhatIsNo500PassesThrough(t *testing.T) {
 	if answer.Code != http.StatusTeapot || answer.Body.String() != "etcdserver: no leader" {
 		t.Errorf("%d %q", answer.Code, answer.Body)
 	}
+}
+
+// A log that is followed is an answer whose parts have to arrive before its end.
+func TestWhatIsWrittenArrivesBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	handler := withFaultsExplained(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		// As the library passes on what the metrics count.
+		w = responsewriter.WrapForHTTP1Or2(&heldFault{ResponseWriter: w})
+		_, _ = flushwriter.Wrap(w).Write([]byte("x"))
+		select {
+		case <-arrived:
+		case <-req.Context().Done():
+		}
+	}))
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/apis/ichor.maesh.dev/v1alpha1/talosmachines/m/log", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it is read to its end
+	if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	close(arrived)
 }

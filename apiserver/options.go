@@ -49,6 +49,9 @@ type Options struct {
 	// EtcdTolerance is how long etcd may be away before the server says that it isn't ready.
 	EtcdTolerance time.Duration
 
+	// NodeStream is where machines' logs are read.
+	NodeStream NodeStreamOptions
+
 	globals basecompatibility.ComponentGlobalsRegistry
 	// embedded are the endpoints of the etcd member in the process.
 	embedded []string
@@ -67,6 +70,7 @@ func NewOptions() (*Options, error) {
 
 		RightsPatience: 30 * time.Second,
 		EtcdTolerance:  defaultEtcdTolerance,
+		NodeStream:     NodeStreamOptions{URL: defaultNodeStreamURL},
 	}
 	// Requests have passed the kube-apiserver's priority and fairness already; here max-inflight is enough.
 	o.Recommended.Features.EnablePriorityAndFairness = false
@@ -94,6 +98,7 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	o.Recommended.CoreAPI.AddFlags(fs("kubernetes"))
 	o.Recommended.Admission.AddFlags(fs("admission"))
 	o.Recommended.Traces.AddFlags(fs("traces"))
+	o.NodeStream.addFlags(fs("logs of machines"))
 	o.Run.AddUniversalFlags(fs("server"))
 	hide(fs("features"), "enable-priority-and-fairness")
 	hide(fs("etcd"), "encryption-provider-config-automatic-reload")
@@ -139,6 +144,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.validateAdmission()...)
 	errs = append(errs, o.validateEtcdTransport()...)
 	errs = append(errs, o.validateTLS()...)
+	errs = append(errs, o.NodeStream.validate())
 	return utilerrors.NewAggregate(errs)
 }
 

@@ -27,7 +27,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build server: %w", err)
 	}
-	resources, err := registry.New(Scheme, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer, c.gate...)
+	resources, err := registry.New(Scheme, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer, c.streams, c.gate...)
 	if err != nil {
 		return nil, err
 	}

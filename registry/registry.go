@@ -64,7 +64,7 @@ type Registry struct {
 }
 
 // New builds the storage. The authorizer is asked for the verbs that Ichor adds; there is no default.
-func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authorizer.Authorizer, gateOptions ...slots.Option) (*Registry, error) {
+func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authorizer.Authorizer, streams talosmachines.NodeStreams, gateOptions ...slots.Option) (*Registry, error) {
 	checker, err := verbs.NewChecker(a)
 	if err != nil {
 		return nil, err
@@ -96,6 +96,7 @@ func New(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a authori
 		"talosmachines/approval": r.machines.Approval,
 		"talosmachines/identity": r.machines.Identity,
 		"talosmachines/finalize": r.machines.Finalize,
+		"talosmachines/log":      r.machines.NewLog(streams),
 	}
 	return r, r.addOthers(typer, options, checker)
 }

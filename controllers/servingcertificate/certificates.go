@@ -60,7 +60,8 @@ func (a authority) issue(names []string, now, until time.Time) (leaf, error) {
 	}
 	template := newTemplate(names[0], now, until)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	// ichor-apiserver shows the same certificate to ichor-controller, where it asks for a machine's log.
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, name := range names {
 		if address, err := netip.ParseAddr(name); err == nil {
 			template.IPAddresses = append(template.IPAddresses, address.AsSlice())

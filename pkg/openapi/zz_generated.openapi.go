@@ -209,6 +209,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.TalosMachineHistory{}.OpenAPIModelName():           schema_pkg_apis_ichor_v1alpha1_TalosMachineHistory(ref),
 		v1alpha1.TalosMachineHistoryOptions{}.OpenAPIModelName():    schema_pkg_apis_ichor_v1alpha1_TalosMachineHistoryOptions(ref),
 		v1alpha1.TalosMachineList{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref),
+		v1alpha1.TalosMachineLogOptions{}.OpenAPIModelName():        schema_pkg_apis_ichor_v1alpha1_TalosMachineLogOptions(ref),
 		v1alpha1.TalosMachineSpec{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_TalosMachineSpec(ref),
 		v1alpha1.TalosMachineStatus{}.OpenAPIModelName():            schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref),
 		v1alpha1.TalosOperation{}.OpenAPIModelName():                schema_pkg_apis_ichor_v1alpha1_TalosOperation(ref),
@@ -9482,6 +9483,61 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineList(ref common.ReferenceCallbac
 		},
 		Dependencies: []string{
 			v1.ListMeta{}.OpenAPIModelName(), v1alpha1.TalosMachine{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_TalosMachineLogOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TalosMachineLogOptions are the query parameters of talosmachines/log.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service is one of Talos' services, such as kubelet, apid, machined, containerd, cri, etcd, or ext-NAME of an extension. Required, unless kernel is given.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kernel": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kernel asks for the kernel's messages instead. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"follow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "follow goes on with what comes, for four hours at most. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"tailLines": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tailLines asks for so many of the last lines; all that there are by default. The kernel's messages can be followed from their beginning, or, with 0, from now on.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 

@@ -21,6 +21,7 @@ type Provider struct {
 	store   Store
 	cluster func(name string) (*v1alpha1.TalosCluster, error)
 	clock   clock.PassiveClock
+	as      role.Role
 
 	mu     sync.Mutex
 	issued map[string]issued
@@ -34,10 +35,15 @@ type issued struct {
 
 // NewProvider makes a provider. cluster finds a TalosCluster by name, usually in a cache.
 func NewProvider(store Store, cluster func(name string) (*v1alpha1.TalosCluster, error), clock clock.PassiveClock) *Provider {
-	return &Provider{store: store, cluster: cluster, clock: clock, issued: map[string]issued{}}
+	return NewProviderAs(role.Admin, store, cluster, clock)
 }
 
-// CredentialsFor gives an os:admin client certificate for the nodes of a cluster. Errors are those of Store.LoadFor.
+// NewProviderAs makes a provider of certificates with another role than os:admin.
+func NewProviderAs(as role.Role, store Store, cluster func(name string) (*v1alpha1.TalosCluster, error), clock clock.PassiveClock) *Provider {
+	return &Provider{store: store, cluster: cluster, clock: clock, as: as, issued: map[string]issued{}}
+}
+
+// CredentialsFor gives a client certificate for the nodes of a cluster. Errors are those of Store.LoadFor.
 func (p *Provider) CredentialsFor(ctx context.Context, clusterName string) (talos.Credentials, error) {
 	cluster, err := p.cluster(clusterName)
 	if err != nil {
@@ -53,7 +59,7 @@ func (p *Provider) CredentialsFor(ctx context.Context, clusterName string) (talo
 	if err != nil {
 		return talos.Credentials{}, err
 	}
-	credentials, err := bundle.Credentials(now, role.Admin, CredentialsTTL)
+	credentials, err := bundle.Credentials(now, p.as, CredentialsTTL)
 	if err != nil {
 		return talos.Credentials{}, err
 	}

@@ -26,6 +26,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/registry"
 	"maesh.dev/ichor/registry/slots"
+	"maesh.dev/ichor/registry/talosmachines"
 )
 
 // world is the whole storage of the API server, with all its rules, on the model of a storage. It runs one player at a
@@ -68,7 +69,7 @@ func newWorld(t *testing.T, without string, grace time.Duration) *world {
 	if leave := slots.Without(without); leave != nil {
 		options = append(options, leave)
 	}
-	built, err := registry.New(scheme, w, allow, options...)
+	built, err := registry.New(scheme, w, allow, talosmachines.NodeStreams{}, options...)
 	if err != nil {
 		t.Fatalf("build registry: %v", err)
 	}

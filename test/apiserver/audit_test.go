@@ -27,7 +27,7 @@ import (
 var auditLevels = map[string]auditv1.Level{
 	"talosclusters": auditv1.LevelMetadata, "talosclusters/status": "", "talosclusters/finalize": auditv1.LevelMetadata,
 	"talosmachines": auditv1.LevelMetadata, "talosmachines/status": "", "talosmachines/finalize": auditv1.LevelMetadata,
-	"talosmachines/config": auditv1.LevelMetadata, "talosmachines/drift": auditv1.LevelMetadata,
+	"talosmachines/config": auditv1.LevelMetadata, "talosmachines/drift": auditv1.LevelMetadata, "talosmachines/log": auditv1.LevelMetadata,
 	"talosmachines/history":  auditv1.LevelMetadata,
 	"talosmachines/approval": auditv1.LevelRequestResponse, "talosmachines/identity": auditv1.LevelRequestResponse,
 	"talosconfigpatches": auditv1.LevelMetadata, "talosconfigpatches/status": "", "talosconfigpatches/preview": auditv1.LevelMetadata,

@@ -45,6 +45,7 @@ var views = map[string]struct {
 }{
 	"talosmachines/config":  {"TalosMachineConfig", []string{"get"}},
 	"talosmachines/drift":   {"TalosMachineDrift", []string{"get"}},
+	"talosmachines/log":     {"TalosMachine", []string{"get"}},
 	"talosmachines/history": {"TalosMachineHistory", []string{"create", "get"}},
 }
 

@@ -16,6 +16,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor"
 	"maesh.dev/ichor/registry"
 	"maesh.dev/ichor/registry/reset/resettest"
+	"maesh.dev/ichor/registry/talosmachines"
 	"maesh.dev/ichor/test/apiserver/harness"
 )
 
@@ -56,7 +57,7 @@ var unwritten = map[string][]string{
 
 // withoutReset are doors that no manager of fields comes through.
 var withoutReset = map[string]string{
-	"ichorusers/password": "takes no object", "talosmachines/config": "is only read", "talosmachines/drift": "is only read",
+	"ichorusers/password": "takes no object", "talosmachines/config": "is only read", "talosmachines/drift": "is only read", "talosmachines/log": "is only read",
 	"talosconfigpatches/preview": "stores nothing",
 	"talosmachines/history":      "is only added to",
 }
@@ -66,7 +67,7 @@ func TestWhatEveryDoorResetsIsWhatItDeclares(t *testing.T) {
 	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
-	built, err := registry.New(apiserver.Scheme, harness.RESTOptions(t), allow)
+	built, err := registry.New(apiserver.Scheme, harness.RESTOptions(t), allow, talosmachines.NodeStreams{})
 	if err != nil {
 		t.Fatal(err)
 	}

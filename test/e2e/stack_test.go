@@ -49,6 +49,7 @@ var stories = []struct {
 }{
 	{"what make run tells a newcomer to type works as it is printed", newcomer},
 	{"people have the rights of their roles and no more", roles},
+	{"what a machine logs is read through the Kubernetes API by whom it is allowed to", machineLogs},
 	{"a gate's Job goes with its operation", collectedJob},
 	{"a scanned network is told apart, and scanned again nothing changes", scannedNetwork},
 	{"kubectl works as with a CRD", kubectlSemantics},

@@ -69,6 +69,11 @@ func (s *Stack) ControllerHealth(replica int) string {
 	return netip.AddrPortFrom(s.replicaAddress(replica), healthPort).String()
 }
 
+// controllerStreams is where a controller serves machines' logs.
+func (s *Stack) controllerStreams(replica int) string {
+	return netip.AddrPortFrom(s.replicaAddress(replica), streamPort).String()
+}
+
 // APIServerAuditLog is the own audit log of an ichor-apiserver, with bodies.
 func (s *Stack) APIServerAuditLog(replica int) string {
 	return filepath.Join(s.dir.Logs(), apiServerName(replica)+".audit.log")

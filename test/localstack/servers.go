@@ -115,6 +115,8 @@ func (s *Stack) apiServerArgs(n int, address netip.AddrPort) []string {
 		"--audit-log-path=" + s.APIServerAuditLog(n),
 		"--audit-log-maxsize=100",
 		"--audit-log-maxbackup=1",
+		"--node-stream-url=https://" + s.controllerStreams(0),
+		"--node-stream-ca-file=" + s.serving.File("ca.crt"),
 		// Nobody waits for a balancer far away here, and a person who presses Ctrl-C doesn't either.
 		"--shutdown-delay-duration=0s",
 		"--shutdown-watch-termination-grace-period=0s",
@@ -147,6 +149,7 @@ func (s *Stack) startControllers() {
 		args := append([]string{
 			"--kubeconfig=" + s.accountKubeconfig(artifacts.ControllerName),
 			"--health-address=" + s.ControllerHealth(n),
+			"--node-stream-address=" + s.controllerStreams(n),
 			"--etcd-snapshot-dir=" + s.dir.Snapshots(),
 			"--serving-certificate-names=" + strings.Join(names, ","),
 		}, s.options.ControllerArgs...)

@@ -72,11 +72,12 @@ type addresses struct {
 	api, etcd net.Listener
 }
 
-// apiServerPort and healthPort are the ports of ichor-apiserver and of the controller's health, each replica on an
-// address of its own in the stack's range.
+// apiServerPort, healthPort and streamPort are the ports of ichor-apiserver, and of the controller's health and machines'
+// logs, each replica on an address of its own in the stack's range.
 const (
 	apiServerPort = 8443
 	healthPort    = 8081
+	streamPort    = 10260
 )
 
 // Start brings a stack up, or carries on with the one whose folder it is. When it returns an error nothing runs any

@@ -34,6 +34,8 @@ type Options struct {
 	ScanConcurrency, ScanRate int
 	// SnapshotDirectory holds the encrypted snapshots of etcd that are taken before a control plane goes down.
 	SnapshotDirectory string
+	// NodeStreamAddress serves machines' logs to ichor-apiserver; empty: not served.
+	NodeStreamAddress string
 	// QPS and Burst bound the requests to the Kubernetes API.
 	QPS   float32
 	Burst int
@@ -55,6 +57,7 @@ func DefaultOptions() Options {
 		ScanConcurrency:   256,
 		ScanRate:          500,
 		SnapshotDirectory: "/var/lib/ichor/etcd-snapshots",
+		NodeStreamAddress: ":10260",
 		QPS:               100,
 		Burst:             200,
 
@@ -77,6 +80,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.ScanConcurrency, "scan-concurrency", o.ScanConcurrency, "addresses that are looked at at a time in the search for machines, for each cluster")
 	flags.IntVar(&o.ScanRate, "scan-rate", o.ScanRate, "packets a second that ask addresses for a connection in the search for machines, over all clusters; an address that is silent takes two")
 	flags.StringVar(&o.SnapshotDirectory, "etcd-snapshot-dir", o.SnapshotDirectory, "directory of the snapshots of etcd that are taken before an operation takes a control plane down; they are encrypted with a key from the cluster's secrets bundle")
+	flags.StringVar(&o.NodeStreamAddress, "node-stream-address", o.NodeStreamAddress, "address at which ichor-apiserver, and nobody else, reads machines' logs; empty serves none. Needs --serving-certificates")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests to the Kubernetes API a second")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the Kubernetes API at once")
 	flags.BoolVar(&o.ServingCertificates, "serving-certificates", o.ServingCertificates, "issue and renew the serving certificate of ichor-apiserver; false where something else does, such as cert-manager")
@@ -106,9 +110,9 @@ func (o *Options) Validate() error {
 	if o.QPS <= 0 {
 		errs = append(errs, fmt.Errorf("--kube-api-qps: %v is not positive", o.QPS))
 	}
-	if o.HealthAddress != "" {
-		if _, _, err := net.SplitHostPort(o.HealthAddress); err != nil {
-			errs = append(errs, fmt.Errorf("--health-address: %q is no host:port", o.HealthAddress))
+	for flag, address := range map[string]string{"health-address": o.HealthAddress, "node-stream-address": o.NodeStreamAddress} {
+		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %q is no host:port", flag, address))
 		}
 	}
 	if o.LeaderElect && !(o.LeaseDuration > o.RenewDeadline && o.RenewDeadline > o.RetryPeriod && o.RetryPeriod > 0) {

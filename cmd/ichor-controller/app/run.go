@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -34,6 +36,7 @@ import (
 	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/controllers/kubeletcertificate"
 	machinecontroller "maesh.dev/ichor/controllers/machine"
+	"maesh.dev/ichor/controllers/nodestream"
 	operationcontroller "maesh.dev/ichor/controllers/operation"
 	"maesh.dev/ichor/controllers/operation/gates"
 	"maesh.dev/ichor/controllers/operation/snapshot"
@@ -96,6 +99,7 @@ type program struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
 	parts       []part
+	streams     streamServer
 	synced      []cache.InformerSynced
 }
 
@@ -215,6 +219,11 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 	if err != nil {
 		return nil, err
 	}
+	reader := secretsbundle.NewProviderAs(role.Reader, store, clusters.Lister().Get, clock.RealClock{})
+	logs, peer := nodestream.NewHandler(ichor.IchorV1alpha1(), reader, dialer), &servingcertificate.Peer{Secrets: kubernetes.CoreV1(), Clock: clock.RealClock{}}
+	p.streams = func(ctx context.Context, listener net.Listener) error {
+		return nodestream.Serve(ctx, listener, peer.ServerConfig(), logs)
+	}
 	p.parts = []part{
 		{"discovery", func(ctx context.Context) error { return discovery.Run(ctx, options.ClusterWorkers) }},
 		{"machines", func(ctx context.Context) error { return machine.Run(ctx, options.MachineWorkers) }},
@@ -252,6 +261,11 @@ func (p *program) run(ctx context.Context) error {
 		return err
 	}
 	defer health.close()
+	endStreams, err := p.beginStreams(ctx)
+	if err != nil {
+		return err
+	}
+	defer endStreams()
 	sink := p.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: p.kubernetes.CoreV1().Events("")})
 	defer func() {
 		sink.Stop()

@@ -43,7 +43,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&IchorInstallation{}, &IchorInstallationList{},
 		&IchorUser{}, &IchorUserList{},
 		&UserPassword{}, &UserPasswordList{},
-		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
+		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{}, &TalosMachineLogOptions{},
 		&TalosMachineHistory{}, &TalosMachineHistoryOptions{}, &StoredConfigRevision{}, &StoredConfigRevisionList{},
 		&TalosConfigPatchPreview{},
 	)

@@ -128,6 +128,9 @@ type State struct {
 	Trace         talos.InstallerTrace
 	// Installed is the image that boots next; empty if it is the one that runs.
 	Installed string
+	// Logs are what its services have logged, the kernel under the empty name. A log that is followed goes on for as long as
+	// its reader reads.
+	Logs map[string]string
 	// Credentials are those of the latest connection.
 	Credentials talos.Credentials
 }

@@ -12,6 +12,7 @@ import (
 
 // NewCommand makes "ichor machine".
 func NewCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("machine", "List, show, plan, approve, reject, remove, reboot and reclaim machines, and look at their configurations",
-		newList(env), newShow(env), newPlan(env), newApprove(env), newReject(env), newResolve(env), newRemove(env), newReboot(env), newShutdown(env), newReclaim(env), newConfig(env), newDrift(env))
+	return cli.Group("machine", "List, show, plan, approve, reject, remove, reboot and reclaim machines, and look at their configurations and logs",
+		newList(env), newShow(env), newPlan(env), newApprove(env), newReject(env), newResolve(env), newRemove(env), newReboot(env), newShutdown(env), newReclaim(env), newConfig(env), newDrift(env),
+		newLogs(env), newDmesg(env))
 }

@@ -46,7 +46,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&IchorInstallation{}, &IchorInstallationList{},
 		&IchorUser{}, &IchorUserList{},
 		&UserPassword{}, &UserPasswordList{},
-		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{},
+		&TalosMachineConfig{}, &TalosMachineConfigOptions{}, &TalosMachineDrift{}, &TalosMachineLogOptions{},
 		&TalosMachineHistory{}, &TalosMachineHistoryOptions{}, &StoredConfigRevision{}, &StoredConfigRevisionList{},
 		&TalosConfigPatchPreview{},
 	)

@@ -683,6 +683,11 @@ func (in TalosMachineList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TalosMachineLogOptions) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.TalosMachineLogOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TalosMachineSpec) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.TalosMachineSpec"
 }
