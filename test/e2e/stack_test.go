@@ -62,6 +62,7 @@ var stories = []struct {
 	{"a patch is looked at, applied and taken back from the command line", patchCommands},
 	{"a machine is installed with every kind of document at once, and nothing differs", everyKind},
 	{"Talos is upgraded though the controller is killed, and each machine is installed and booted once", upgradedTalos},
+	{"Kubernetes is upgraded component by component though the controller is killed, and no machine is rebooted", kubernetesUpgraded},
 	{"two control planes with one hostname: one wins", oneHostname},
 	{"parallel approvals through three API servers stop at the limit", parallelApprovals},
 	{"nobody forges an approval", forgedApprovals},
