@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/controllers/drain"
-	"maesh.dev/ichor/pkg/apis/ichor/identity"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/talos"
@@ -30,38 +27,7 @@ func (v *visit) reach(ctx context.Context, m *v1alpha1.TalosMachine) (talos.Conf
 	if err != nil {
 		return nil, fmt.Errorf("get access to cluster %s: %w", v.cluster.Name, err)
 	}
-	var errs []error
-	for _, address := range addresses(m) {
-		node, err := v.Dialer.DialConfigured(ctx, address, credentials)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		who, err := node.Identity(ctx)
-		if err == nil && identity.SameMachine(identity.Identity(m.Spec.Identity), identity.Identity(who)) {
-			return node, nil
-		}
-		if err == nil {
-			err = fmt.Errorf("another machine answers at %s (UUID %s)", address, who.UUID)
-		}
-		errs = append(errs, err, node.Close())
-	}
-	if len(errs) == 0 {
-		errs = append(errs, errors.New("no address of it is known"))
-	}
-	return nil, errors.Join(errs...)
-}
-
-// addresses to reach a machine at: where it was reached last, and where it is declared to be.
-func addresses(m *v1alpha1.TalosMachine) []netip.Addr {
-	const most = 4
-	var out []netip.Addr
-	for _, text := range append(slices.Clone(m.Status.Addresses), m.Spec.Address) {
-		if address, err := netip.ParseAddr(text); err == nil && !slices.Contains(out, address) && len(out) < most {
-			out = append(out, address)
-		}
-	}
-	return out
+	return talos.Reach(ctx, v.Dialer, credentials, m)
 }
 
 // bootID reads the machine's boot id.
