@@ -23,15 +23,13 @@ import (
 // removedMachines removes a worker whose pod a PodDisruptionBudget holds, gives up one that has no power, which comes back
 // quarantined, and replaces a control plane. Everything joins again as it was.
 func removedMachines(t *testing.T, s *suite) {
-	workers := slices.DeleteFunc(s.ready(t), func(m *v1alpha1.TalosMachine) bool {
-		return m.Spec.Role != v1alpha1.RoleWorker || m.Spec.Origin == v1alpha1.MachineAdopted
-	})
-	if len(workers) < 2 {
-		t.Fatalf("%d workers are Ready, and this takes two", len(workers))
+	workers, planes := s.replaceable(t, v1alpha1.RoleWorker), s.replaceable(t, v1alpha1.RoleControlPlane)
+	if len(workers) < 2 || len(planes) == 0 {
+		t.Fatalf("%d workers and %d control planes are Ready, and this takes two and one", len(workers), len(planes))
 	}
 	s.removeHeldWorker(t, workers[0])
 	s.giveUpWorker(t, workers[1])
-	plane := s.readyControlPlane(t)
+	plane := planes[0]
 	s.replaceControlPlane(t, plane)
 	for _, m := range []*v1alpha1.TalosMachine{workers[0], workers[1], plane} {
 		s.approve(t, s.operator, m.Name, m.Spec.Role, m.Spec.Hostname)
@@ -40,6 +38,15 @@ func removedMachines(t *testing.T, s *suite) {
 	if held := s.cluster(t).Status.Quarantined; len(held) != 0 {
 		t.Errorf("machines are quarantined that a person has approved again: %+v", held)
 	}
+}
+
+// replaceable are machines that are Ready and can join again as they are: the medium of some has a Talos that takes no
+// configuration with the cluster's Kubernetes.
+func (s *suite) replaceable(t *testing.T, role v1alpha1.MachineRole) []*v1alpha1.TalosMachine {
+	t.Helper()
+	return slices.DeleteFunc(s.ready(t), func(m *v1alpha1.TalosMachine) bool {
+		return m.Spec.Role != role || m.Spec.Origin == v1alpha1.MachineAdopted || s.hardware(t, m).TalosVersion == olderTalos
+	})
 }
 
 // removeHeldWorker removes a worker: nothing is done to it while its pod is held, which is named, and then it is wiped.
