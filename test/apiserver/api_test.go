@@ -56,8 +56,8 @@ func TestDiscovery(t *testing.T) {
 		"machinereclaims", "machinereclaims/status", "talosclusters", "talosclusters/finalize", "talosclusters/status",
 		"talosconfigpatches", "talosconfigpatches/preview", "talosconfigpatches/status", "taloscredentialrequests", "taloscredentialrequests/status",
 		"talosetcdbackups", "talosetcdbackups/status", "talosmachines", "talosmachines/approval", "talosmachines/config",
-		"talosmachines/drift", "talosmachines/finalize", "talosmachines/history", "talosmachines/log",
-		"talosmachines/identity", "talosmachines/status", "talosoperations", "talosoperations/cancel", "talosoperations/resume",
+		"talosmachines/drift", "talosmachines/finalize", "talosmachines/history",
+		"talosmachines/identity", "talosmachines/log", "talosmachines/status", "talosoperations", "talosoperations/cancel", "talosoperations/resume",
 		"talosoperations/status", "talosstorages", "talosstorages/status",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

@@ -35,6 +35,7 @@ var lists = map[string]shared{
 	"TalosCluster spec.discovery.subnets":            {`{"cidr":"10.7.0.0/24"}`, ``, `{"cidr":"10.8.0.0/24"}`},
 	"TalosCluster status.discovery.hosts":            {`{"address":"10.0.0.1","class":"NotTalos"}`, `{"address":"10.0.0.1","class":"Unreachable"}`, `{"address":"10.0.0.2","class":"NotTalos"}`},
 	"TalosCluster status.etcdMembers":                {`{"id":"1a","hostname":"a"}`, `{"id":"1a","hostname":"b"}`, `{"id":"2b","hostname":"a"}`},
+	"TalosCluster status.quarantined":                {`{"machineUID":"a","name":"a","at":"2026-01-01T00:00:00Z","reason":"A"}`, `{"machineUID":"a","name":"a","at":"2026-01-01T00:00:00Z","reason":"B"}`, `{"machineUID":"b","name":"b","at":"2026-01-01T00:00:00Z","reason":"A"}`},
 	"TalosMachine status.config.drift":               {`{"document":"v1alpha1","path":"a","want":"1"}`, `{"document":"v1alpha1","path":"a","want":"2"}`, `{"document":"v1alpha1","path":"b","want":"1"}`},
 	"TalosMachine status.config.patches":             {`{"name":"a","generation":1}`, `{"name":"a","generation":2}`, `{"name":"b","generation":1}`},
 	"TalosMachine status.config.maskedFields":        {`"v1alpha1#/a"`, ``, `"v1alpha1#/b"`},

@@ -34,6 +34,7 @@ const (
 // runController is ichor-controller, but that it dies at its writes.
 func runController(ctx context.Context) error {
 	options := app.DefaultOptions()
+	options.NodeStreamAddress = "" // nobody reads logs here
 	flags := pflag.NewFlagSet(asController, pflag.ContinueOnError)
 	options.AddFlags(flags)
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)

@@ -25,7 +25,7 @@ func kubernetesUpgraded(t *testing.T, s *suite) {
 	}
 	operations := s.operator.IchorV1alpha1().TalosOperations()
 	operation := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Name: "newer-kubernetes"}}
-	operation.Spec.ClusterRef.Name, operation.Spec.KubernetesUpgrade = localstack.ClusterName, &v1alpha1.KubernetesUpgrade{}
+	operation.Spec.ClusterRef.Name, operation.Spec.KubernetesUpgrade = localstack.ClusterName, &v1alpha1.KubernetesUpgrade{Version: localstack.KubernetesVersion}
 	operation.Spec.Machines = &v1alpha1.OperationMachines{Names: []string{controlPlane.Name}}
 	if _, err := operations.Create(t.Context(), operation, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ type running struct {
 func (c *cluster) start(t *testing.T, change func(*Options)) *running {
 	t.Helper()
 	options := DefaultOptions()
-	options.HealthAddress = ""
+	options.HealthAddress, options.NodeStreamAddress = "", ""
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = 2*time.Second, time.Second, 50*time.Millisecond
 	if change != nil {
 		change(&options)
