@@ -122,7 +122,7 @@ func (w *world) addCluster(name string, uid types.UID, count int32) {
 		Network:      ichor.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}, DNSDomain: "cluster.local"},
 		Discovery:    ichor.Discovery{Interval: metav1.Duration{Duration: 5 * time.Minute}},
 		Install:      ichor.Install{Registry: "factory.talos.dev"}, Apply: ichor.ApplyPolicy{MaxParallel: 10},
-		Reprovision: ichor.Reprovision{ControlPlanes: ichor.ReprovisionAutomatic},
+		Reprovision: ichor.Reprovision{ControlPlanes: ichor.ReprovisionAutomatic}, DeletionPolicy: ichor.ClusterDeletionRefuse,
 	}
 	slots.Count(c)
 	w.put(clusterKey(name), c)
