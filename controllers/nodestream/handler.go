@@ -108,7 +108,7 @@ func (h *Handler) reach(ctx context.Context, name string) (talos.ConfiguredNode,
 	}
 	credentials, err := h.Credentials.CredentialsFor(ctx, m.Spec.ClusterRef.Name)
 	if err != nil {
-		return nil, unavailable(name, err)
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("there is no access to machine %s of cluster %s: %s", name, m.Spec.ClusterRef.Name, err))
 	}
 	node, err := talos.Reach(ctx, h.Dialer, credentials, m)
 	if err != nil {

@@ -108,7 +108,7 @@ func TestALogThatCantBeRead(t *testing.T) {
 		"of a machine without a configuration": {machine: func(m *v1alpha1.TalosMachine) { m.Status.Provisioning = nil }, code: http.StatusConflict, words: "no configuration"},
 		"of a machine that is off":             {node: func(s *talostest.State) { s.Mode = talostest.Off }, code: http.StatusServiceUnavailable, words: "doesn't answer"},
 		"of another machine at its address":    {node: func(s *talostest.State) { s.Facts.Identity.UUID = "4c4c4544-0051-3610-8052-b4c04f4c3199" }, code: http.StatusServiceUnavailable, words: "another machine answers"},
-		"without the cluster's secrets":        {access: errors.New("secrets bundle is missing"), code: http.StatusServiceUnavailable, words: "secrets bundle is missing"},
+		"without the cluster's secrets":        {access: errors.New("secrets bundle is missing"), code: http.StatusServiceUnavailable, words: "no access to machine m of cluster prod: secrets bundle is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

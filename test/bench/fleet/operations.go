@@ -26,7 +26,7 @@ const (
 // settled is how many operations are there before memory is compared: as many as are kept.
 const settled = 100
 
-// program is the controller, as cpuTimes calls it.
+// controllerProgram is the controller, as cpuTimes calls it.
 const controllerProgram = "ichor-controller"
 
 // operationFigures are what was measured of operations.

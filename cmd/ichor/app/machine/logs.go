@@ -116,7 +116,7 @@ func (o *logOptions) run(ctx context.Context, name string) error {
 	err = errors.Join(err, stream.Close())
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return context.Cause(ctx)
 	case err != nil:
 		return fmt.Errorf("the log of machine %s ended early: %w", name, err)
 	default:
