@@ -37,7 +37,8 @@ func (c *Controller) end(ctx context.Context, cached *v1alpha1.TalosCluster) (ti
 	if !slices.Contains(cluster.Finalizers, v1alpha1.ClusterFinalizer) {
 		return 0, nil
 	}
-	if cluster.Spec.DeletionPolicy == v1alpha1.ClusterDeletionRefuse {
+	// Nothing but the word itself destroys.
+	if policy := cluster.Spec.DeletionPolicy; policy != v1alpha1.ClusterDeletionOrphan && policy != v1alpha1.ClusterDeletionDestroy {
 		return pollSettled, c.letGo(ctx, cluster)
 	}
 	members, err := c.members(ctx, cluster.Name)

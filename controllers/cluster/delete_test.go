@@ -117,6 +117,18 @@ func TestAClusterIsDestroyedWorkersFirstAndThenControlPlanesOneByOne(t *testing.
 	}
 }
 
+func TestNoPolicyThatIsntSpelledOutTakesMachinesAlong(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []v1alpha1.ClusterDeletionPolicy{"", v1alpha1.ClusterDeletionRefuse, "Later"} {
+		s := newStack(t, deletedWith(policy), machine("w-1", worker, approved, true))
+		asked := s.holdsDeleted()
+		s.reconcile() // whether the cluster may go is the API server's to say
+		if len(*asked) > 0 {
+			t.Errorf("with the policy %q machines are deleted: %v", policy, *asked)
+		}
+	}
+}
+
 func TestThatTheLastControlPlaneGoesIsSaidBeforeItDoes(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, deletedWith(v1alpha1.ClusterDeletionDestroy), machine("cp-1", cp, approved, true))
