@@ -4,20 +4,17 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"maesh.dev/ichor/controllers/workers"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
@@ -154,49 +151,6 @@ func (c *Controller) enqueueMachine(object any) {
 }
 
 // Run works until ctx ends, and returns when every worker has stopped.
-func (c *Controller) Run(ctx context.Context, workers int) error {
-	defer c.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return fmt.Errorf("fill the cluster controller's caches: %w", context.Cause(ctx))
-	}
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() { c.work(ctx) })
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
-	return nil
-}
-
-func (c *Controller) work(ctx context.Context) {
-	for {
-		name, quit := c.queue.Get()
-		if quit {
-			return
-		}
-		c.workOn(ctx, name)
-	}
-}
-
-func (c *Controller) workOn(ctx context.Context, name string) {
-	defer c.queue.Done(name)
-	if ctx.Err() != nil {
-		return
-	}
-	after, err := c.Reconcile(ctx, name)
-	switch {
-	case err == nil:
-		c.queue.Forget(name)
-		if after > 0 {
-			c.queue.AddAfter(name, after)
-		}
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		c.queue.Forget(name)
-		c.queue.AddAfter(name, time.Second)
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-	default:
-		klog.FromContext(ctx).Error(err, "cluster: trying again", "cluster", name)
-		c.queue.AddRateLimited(name)
-	}
+func (c *Controller) Run(ctx context.Context, count int) error {
+	return workers.Pool{Name: "cluster", Queue: c.queue, Synced: c.synced, Reconcile: c.Reconcile}.Run(ctx, count)
 }

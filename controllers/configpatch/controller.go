@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"maesh.dev/ichor/controllers/workers"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
@@ -99,38 +99,8 @@ func machineChanged(was, is any) bool {
 
 // Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	defer c.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return fmt.Errorf("fill the caches of the controller of patches: %w", context.Cause(ctx))
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for c.next(ctx) { //nolint:revive // the work is in the condition
-		}
-	}()
-	<-ctx.Done()
-	c.queue.ShutDown()
-	<-done
-	return nil
-}
-
-func (c *Controller) next(ctx context.Context) bool {
-	key, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(key)
-	if ctx.Err() != nil {
-		return true
-	}
-	if err := c.Reconcile(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "configpatch: trying again")
-		c.queue.AddRateLimited(key)
-		return true
-	}
-	c.queue.Forget(key)
-	return true
+	reconcile := func(ctx context.Context, _ string) (time.Duration, error) { return 0, c.Reconcile(ctx) }
+	return workers.Pool{Name: "configpatch", Queue: c.queue, Synced: c.synced, Reconcile: reconcile}.Run(ctx, 1)
 }
 
 // Reconcile sums all patches up. They are looked at together because they may disagree with one another.

@@ -12,16 +12,16 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"maesh.dev/ichor/controllers/workers"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
@@ -195,55 +195,14 @@ func (c *Controller) machineGone(object any) {
 }
 
 // Run works until ctx ends, and returns when every goroutine of it has stopped.
-func (c *Controller) Run(ctx context.Context, workers int) error {
-	defer c.clusterQueue.ShutDown()
-	defer c.machineQueue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return fmt.Errorf("fill the discovery controller's caches: %w", context.Cause(ctx))
-	}
-	var running sync.WaitGroup
-	for range max(workers, 1) {
-		running.Go(func() { c.work(ctx, c.clusterQueue, c.reconcileCluster) })
-		running.Go(func() {
-			c.work(ctx, c.machineQueue, func(ctx context.Context, name string) (time.Duration, error) {
-				return 0, c.reconcileMachine(ctx, name)
-			})
-		})
-	}
-	<-ctx.Done()
-	c.clusterQueue.ShutDown()
-	c.machineQueue.ShutDown()
-	running.Wait()
-	return nil
-}
-
-func (c *Controller) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], reconcile func(context.Context, string) (time.Duration, error)) {
-	for {
-		name, quit := queue.Get()
-		if quit {
-			return
-		}
-		if ctx.Err() == nil {
-			workOn(ctx, queue, name, reconcile)
-		}
-		queue.Done(name)
-	}
-}
-
-func workOn(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], name string, reconcile func(context.Context, string) (time.Duration, error)) {
-	after, err := reconcile(ctx, name)
-	switch {
-	case err == nil:
-		queue.Forget(name)
-		if after > 0 {
-			queue.AddAfter(name, after)
-		}
-	case ctx.Err() != nil:
-	case apierrors.IsConflict(err):
-		queue.Forget(name)
-		queue.AddAfter(name, time.Second)
-	default:
-		klog.FromContext(ctx).Error(err, "discovery: trying again", "name", name)
-		queue.AddRateLimited(name)
-	}
+func (c *Controller) Run(ctx context.Context, count int) error {
+	group, _ := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return workers.Pool{Name: "discovery", Queue: c.clusterQueue, Synced: c.synced, Reconcile: c.reconcileCluster}.Run(ctx, count)
+	})
+	group.Go(func() error {
+		reconcile := func(ctx context.Context, name string) (time.Duration, error) { return 0, c.reconcileMachine(ctx, name) }
+		return workers.Pool{Name: "discovery", Queue: c.machineQueue, Synced: c.synced, Reconcile: reconcile}.Run(ctx, count)
+	})
+	return group.Wait()
 }

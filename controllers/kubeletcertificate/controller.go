@@ -4,7 +4,6 @@ package kubeletcertificate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
@@ -21,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"maesh.dev/ichor/controllers/workers"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
 	listers "maesh.dev/ichor/pkg/client/listers/ichor/v1alpha1"
@@ -151,45 +149,7 @@ func (c *Controller) enqueuePending(concerned func(*certificatesv1.CertificateSi
 
 // Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	defer c.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return fmt.Errorf("fill the caches of the controller of kubelets' certificates: %w", context.Cause(ctx))
-	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for c.next(ctx) { //nolint:revive // the work is in the condition
-		}
-	})
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
+	err := workers.Pool{Name: "kubelet certificate", Queue: c.queue, Synced: c.synced, Reconcile: c.Reconcile}.Run(ctx, 1)
 	waiting.Set(0) // whoever leads now counts
-	return nil
-}
-
-func (c *Controller) next(ctx context.Context) bool {
-	name, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(name)
-	if ctx.Err() != nil {
-		return true
-	}
-	after, err := c.Reconcile(ctx, name)
-	switch {
-	case err == nil:
-		c.queue.Forget(name)
-		if after > 0 {
-			c.queue.AddAfter(name, after)
-		}
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		c.queue.Forget(name)
-		c.queue.AddAfter(name, time.Second)
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-	default:
-		klog.FromContext(ctx).Error(err, "kubelet certificate: trying again", "request", name)
-		c.queue.AddRateLimited(name)
-	}
-	return true
+	return err
 }

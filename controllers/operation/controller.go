@@ -4,24 +4,22 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/controllers/operation/gates"
+	"maesh.dev/ichor/controllers/workers"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
@@ -196,50 +194,12 @@ func (c *Controller) machineChanged(was, is any) {
 
 // Run works until ctx ends, and returns when every worker has stopped: what a worker is doing is finished first. What
 // machines do meanwhile isn't waited for; the next process finds out.
-func (c *Controller) Run(ctx context.Context, workers int) error {
+func (c *Controller) Run(ctx context.Context, count int) error {
+	defer c.errands.stop()
 	defer c.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return fmt.Errorf("fill the caches of the controller of operations: %w", context.Cause(ctx))
+		return fmt.Errorf("fill the caches of the operation controller: %w", context.Cause(ctx))
 	}
 	c.started = c.Clock.Now()
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() {
-			for c.next(ctx) { //nolint:revive // the work is in the condition
-			}
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
-	c.errands.stop()
-	return nil
-}
-
-func (c *Controller) next(ctx context.Context) bool {
-	name, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(name)
-	if ctx.Err() != nil {
-		return true
-	}
-	after, err := c.Reconcile(ctx, name)
-	switch {
-	case err == nil:
-		c.queue.Forget(name)
-		if after > 0 {
-			c.queue.AddAfter(name, after)
-		}
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		// Our copy was old; the event of the newer one is on its way, or here already.
-		c.queue.Forget(name)
-		c.queue.AddAfter(name, time.Second)
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-	default:
-		klog.FromContext(ctx).Error(err, "operation: trying again", "operation", name)
-		c.queue.AddRateLimited(name)
-	}
-	return true
+	return workers.Pool{Name: "operation", Queue: c.queue, Reconcile: c.Reconcile}.Run(ctx, count)
 }
