@@ -34,6 +34,8 @@ type kind struct {
 	gather func(*run, context.Context, *planning) error
 	// stays says that the machines stay up: their etcd isn't missed.
 	stays bool
+	// mends says that going down may be what mends a machine, so that its own etcd member may be unwell.
+	mends bool
 	// plan adds to a plan what the kind alone knows: versions, checks, risks. It may leave machines out that have no need of
 	// the operation. nil: nothing.
 	plan func(*planning)

@@ -160,6 +160,9 @@ func (v *visit) handOver(ctx context.Context) (outcome, error) {
 	}
 	defer node.Close() //nolint:errcheck // what it was told was answered
 	status, err := node.EtcdStatus(ctx)
+	if err != nil && v.kind().mends {
+		return done("its etcd doesn't answer, and leads nothing for long: %s", err)
+	}
 	if err != nil {
 		return waiting("its etcd doesn't answer: %s", err)
 	}

@@ -20,7 +20,7 @@ const stepStage = "Stage"
 // rebootKind reboots machines.
 func rebootKind() kind {
 	return kind{
-		name: "reboot", bootMark: stepGates,
+		name: "reboot", bootMark: stepGates, mends: true,
 		steps: func(m *v1alpha1.TalosMachine, gated bool) []string { return around(m, gated) },
 	}
 }

@@ -43,7 +43,7 @@ type shutdowner interface {
 // snapshot of etcd taken, its control planes. With most of those the API goes, and with it the journal: that all are to go is
 // in it before the first is told.
 func shutdownKind(whole bool) kind {
-	k := kind{name: "shutdown", order: workersFirst, own: map[string]step{
+	k := kind{name: "shutdown", order: workersFirst, mends: true, own: map[string]step{
 		stepPowerOff: {try: (*visit).powerOff, patience: lasting(15 * time.Minute), finishes: !whole},
 	}}
 	if !whole {

@@ -53,13 +53,12 @@ const snapshotAgain = 30 * time.Second
 // snapshotTimeout bounds the taking of a snapshot, which may have gigabytes.
 const snapshotTimeout = 30 * time.Minute
 
-// snapshot sees to a fresh snapshot of etcd before a control plane goes down. The machine's own member is read: it is
-// about to be well for the last time before that.
+// snapshot sees to a fresh snapshot of etcd before a control plane goes down.
 func (v *visit) snapshot(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	name, err := v.Snapshots.Fresh(ctx, v.cluster, v.Clock.Now(), func(ctx context.Context, to io.Writer) error {
-		node, err := v.reach(ctx, v.m)
+		node, err := v.etcdReader(ctx)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,20 @@ type Keeper struct {
 	// Directory is made if it isn't there; only its owner may read it.
 	Directory string
 
-	mu sync.Mutex
+	once sync.Once
+	// turn holds who works in the directory: taking a snapshot may take long, and who waits for it may have less time.
+	turn chan struct{}
+}
+
+// enter waits for its turn in the directory, as long as ctx allows.
+func (k *Keeper) enter(ctx context.Context) (leave func(), err error) {
+	k.once.Do(func() { k.turn = make(chan struct{}, 1) })
+	select {
+	case k.turn <- struct{}{}:
+		return func() { <-k.turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another snapshot of etcd is being taken: %w", context.Cause(ctx))
+	}
 }
 
 // Take writes a snapshot of etcd.
@@ -64,8 +77,11 @@ type Take func(ctx context.Context, to io.Writer) error
 // Fresh sees to it that there is a snapshot of a cluster that is no older than MaxAge, and says which. It takes one if
 // there is none.
 func (k *Keeper) Fresh(ctx context.Context, cluster, passphrase string, now time.Time, take Take) (name string, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	leave, err := k.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
 	if err := os.MkdirAll(k.Directory, 0o700); err != nil {
 		return "", fmt.Errorf("make the directory for snapshots of etcd (--etcd-snapshot-dir): %w", err)
 	}

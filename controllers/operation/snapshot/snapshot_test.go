@@ -152,3 +152,35 @@ func TestWhatAKilledProcessLeftIsRemovedFirst(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for another's snapshot waits no longer than it has time.
+func TestWaitingForAnothersSnapshotHasABound(t *testing.T) {
+	t.Parallel()
+	passphrase, err := Passphrase([]byte("the key of etcd's authority"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper, now := &Keeper{Directory: filepath.Join(t.TempDir(), "snapshots")}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	content := database(t, "nothing")
+	go func() {
+		_, err := keeper.Fresh(context.Background(), "prod", passphrase, now, func(_ context.Context, to io.Writer) error {
+			close(begun)
+			<-goOn
+			_, err := to.Write(content)
+			return err
+		})
+		ended <- err
+	}()
+	<-begun
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("its time is over"))
+	_, err = keeper.Fresh(ctx, "prod", passphrase, now, func(context.Context, io.Writer) error { return errors.New("it was asked, too") })
+	if err == nil || !strings.Contains(err.Error(), "another snapshot of etcd is being taken: its time is over") {
+		t.Errorf("it says %v", err)
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
