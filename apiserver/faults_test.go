@@ -31,14 +31,17 @@ func TestA500IsExplainedWhereItIsNotTheServersFault(t *testing.T) {
 		"an object is too large for etcd": {
 			method: "POST", message: "etcdserver: request is too large", code: 413, reason: "RequestEntityTooLarge", says: "1.5 MiB",
 		},
-		"etcd is overloaded":                      {method: "POST", message: "etcdserver: too many requests", code: 503, reason: "ServiceUnavailable", says: "Try again later"},
-		"etcd's members differ":                   {method: "GET", message: "etcdserver: corrupt cluster", code: 503, reason: "ServiceUnavailable", says: "CORRUPT"},
-		"no leader, for a writer":                 {method: "PATCH", message: "etcdserver: leader changed", code: 503, reason: "ServiceUnavailable", says: "isn't known"},
-		"no leader, for a reader":                 {method: "GET", message: "etcdserver: no leader", code: 503, reason: "ServiceUnavailable", says: "; try again ("},
-		"a connection that broke":                 {method: "DELETE", message: "rpc error: code = Unavailable desc = error reading from server: EOF", code: 503, reason: "ServiceUnavailable", says: "isn't known"},
-		"another gRPC error":                      {method: "DELETE", message: "rpc error: code = Internal desc = a bug", code: 500, says: "a bug"},
-		"something of the server itself":          {method: "PUT", message: "nil pointer", code: 500, says: "nil pointer"},
-		"an applied object of another type":       {method: "PATCH", content: apply, message: "failed to create typed patch object (x): y", code: 400, reason: "BadRequest", says: "typed patch"},
+		"etcd is overloaded":                {method: "POST", message: "etcdserver: too many requests", code: 503, reason: "ServiceUnavailable", says: "Try again later"},
+		"etcd's members differ":             {method: "GET", message: "etcdserver: corrupt cluster", code: 503, reason: "ServiceUnavailable", says: "CORRUPT"},
+		"no leader, for a writer":           {method: "PATCH", message: "etcdserver: leader changed", code: 503, reason: "ServiceUnavailable", says: "isn't known"},
+		"no leader, for a reader":           {method: "GET", message: "etcdserver: no leader", code: 503, reason: "ServiceUnavailable", says: "; try again ("},
+		"a connection that broke":           {method: "DELETE", message: "rpc error: code = Unavailable desc = error reading from server: EOF", code: 503, reason: "ServiceUnavailable", says: "isn't known"},
+		"another gRPC error":                {method: "DELETE", message: "rpc error: code = Internal desc = a bug", code: 500, says: "a bug"},
+		"something of the server itself":    {method: "PUT", message: "nil pointer", code: 500, says: "nil pointer"},
+		"an applied object of another type": {method: "PATCH", content: apply, message: "failed to create typed patch object (x): y", code: 400, reason: "BadRequest", says: "typed patch"},
+		"an applied list where an object belongs": {
+			method: "PATCH", content: apply, message: "failed to convert new object (/x; ichor.maesh.dev/v1alpha1, Kind=TalosConfigPatch) to proper version (v1): expected a JSON object, got a list", code: 400, reason: "BadRequest", says: "got a list",
+		},
 		"the same words, but not of an apply":     {method: "PATCH", message: "failed to create typed patch object (x): y", code: 500, says: "typed patch"},
 		"a watch, which is a stream":              {method: "GET", verb: "watch", message: "etcdserver: no leader", code: 500, says: "no leader"},
 		"a path that isn't one of the resources'": {method: "GET", path: "/readyz", message: "etcdserver: no leader", code: 500, says: "no leader"},
@@ -122,4 +125,27 @@ func TestWhatIsWrittenArrivesBeforeTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	close(arrived)
+}
+
+// What an applied object has in a field may be a secret.
+func TestAnAppliedObjectIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ message, want string }{
+		"one field":                {"failed to create typed patch object (/x; y): .spec.machine: expected map, got &{[hunter2 hunter2]}", "failed to create typed patch object (/x; y): .spec.machine: expected map"},
+		"a value of several lines": {"failed to create typed patch object (/x; y): .spec.a: expected numeric (int or float), got &{hunter2\nhunter2, got hunter2\n}", "failed to create typed patch object (/x; y): .spec.a: expected numeric (int or float)"},
+		"several fields": {
+			"failed to create typed patch object (/x; y): errors:\n  .spec.a: expected map, got &{hunter2\nhunter2: expected map, got x}\n  .spec.b: field not declared in schema\n  .spec.c: duplicate entries for key [name=\"a\"]",
+			"failed to create typed patch object (/x; y): .spec.a: expected map; .spec.b: field not declared in schema; .spec.c: duplicate entries for key [name=\"a\"]",
+		},
+		"no value": {"failed to create typed patch object (/x; y): .spec.a: field not declared in schema", "failed to create typed patch object (/x; y): .spec.a: field not declared in schema"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := httptest.NewRequest("PATCH", "/apis/ichor.maesh.dev/v1alpha1/talosconfigpatches/x", nil)
+			req.Header.Set("Content-Type", "application/apply-patch+yaml")
+			if got := explain(req, test.message); got == nil || got.ErrStatus.Message != test.want {
+				t.Errorf("it says %v\nwant    %s", got, test.want)
+			}
+		})
+	}
 }
