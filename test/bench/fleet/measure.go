@@ -53,9 +53,9 @@ func measure(ctx context.Context, s settings) (f *figures, err error) {
 	}
 	defer b.seen.stop()
 	defer stopWatching()
-	steps := []func(context.Context) error{b.discover, b.label, b.provision, b.allowConfigured, b.rest, b.configure, b.weigh}
+	steps := []func(context.Context) error{b.discover, b.label, b.lengthenLeases, b.provision, b.allowConfigured, b.rest, b.configure, b.weigh}
 	if s.operations {
-		steps = []func(context.Context) error{b.discover, b.label, b.provision, b.rebootAll, b.planMany}
+		steps = []func(context.Context) error{b.discover, b.label, b.lengthenLeases, b.provision, b.rebootAll, b.planMany}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {

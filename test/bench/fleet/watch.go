@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +80,7 @@ func (o *observer) see(object any) {
 	first(&seen.approved, m.Spec.ApprovalState == v1alpha1.ApprovalApproved)
 	first(&seen.begun, record != nil && record.IntendedAt != nil)
 	first(&seen.joined, meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionJoined))
-	first(&seen.configured, m.Status.Config != nil && len(m.Status.Config.Patches) > 0 &&
+	first(&seen.configured, m.Status.Config != nil && slices.ContainsFunc(m.Status.Config.Patches, func(p v1alpha1.ConfigInput) bool { return p.Name == patchName }) &&
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionConfigApplied) && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady))
 	first(&seen.ready, meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady))
 }

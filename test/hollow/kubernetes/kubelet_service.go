@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"maps"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -201,6 +202,7 @@ func (s *kubeletService) options(cfg config.Provider) (kubelet.Options, error) {
 		},
 		NoCNI:              n.options.CNI == CNIAbsent,
 		ServingCertificate: asksForServing(cfg.Machine().Kubelet().ExtraArgs()),
+		LeaseSeconds:       leaseSeconds(cfg.Machine().Kubelet().ExtraConfig()),
 		LeaseEvery:         n.options.LeaseEvery,
 		Logger:             n.options.Logger,
 		Changed: func(state kubelet.State) {
@@ -246,6 +248,13 @@ func asksForServing(arguments map[string][]string) bool {
 	values := arguments["rotate-server-certificates"]
 
 	return len(values) > 0 && values[len(values)-1] == "true"
+}
+
+// leaseSeconds is the length that the kubelet's configuration gives its Lease, 0 if it gives none.
+func leaseSeconds(configuration map[string]any) int32 {
+	seconds, _ := configuration["nodeLeaseDurationSeconds"].(int)
+
+	return int32(min(max(seconds, 0), math.MaxInt32))
 }
 
 // kubeletFingerprint changes with everything that makes Talos restart the kubelet.

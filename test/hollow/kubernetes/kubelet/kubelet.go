@@ -20,9 +20,7 @@ import (
 )
 
 const (
-	// leaseEvery and statusEvery are a kubelet's own defaults: renewal of the Lease (40 s long), and the longest silence
-	// of an unchanged status.
-	leaseEvery  = 10 * time.Second
+	// statusEvery is a kubelet's own default: the longest silence of an unchanged status.
 	statusEvery = 5 * time.Minute
 
 	// retryFirst and retryLongest pace attempts while the API server can't be reached.
@@ -57,11 +55,25 @@ type Options struct {
 	// Admin, if set, applies what the configuration wants of the Node. A worker has no such identity: it uses the
 	// kubelet's, and NodeRestriction refuses what a node must not change on itself.
 	Admin *connection.Connection
+	// LeaseSeconds is the length of the Lease (nodeLeaseDurationSeconds); 0 is the kubelet's default.
+	LeaseSeconds int32
 	// LeaseEvery overrides the renewal of the Lease.
 	LeaseEvery time.Duration
 	Logger     *slog.Logger
 	// Changed is called after each change of the state.
 	Changed func(State)
+}
+
+func (o Options) withDefaults() Options {
+	if o.LeaseSeconds == 0 {
+		o.LeaseSeconds = leaseSeconds
+	}
+
+	if o.LeaseEvery == 0 {
+		o.LeaseEvery = time.Duration(o.LeaseSeconds) * time.Second / leaseFraction
+	}
+
+	return o
 }
 
 // State is what the kubelet knows of its Node.
@@ -97,12 +109,10 @@ type Kubelet struct {
 
 // Start begins the kubelet's life; it returns at once.
 func Start(options Options) *Kubelet {
-	if options.LeaseEvery == 0 {
-		options.LeaseEvery = leaseEvery
-	}
+	options = options.withDefaults()
 
 	ctx, cancel := context.WithCancel(context.Background())
-	k := &Kubelet{options: options, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1)}
+	k := &Kubelet{options: options, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1), lease: leaseHolder{seconds: options.LeaseSeconds}}
 
 	go k.run(ctx)
 

@@ -16,13 +16,18 @@ import (
 
 const (
 	leaseNamespace = "kube-node-lease"
-	// leaseSeconds is a kubelet's default length of a Lease.
+	// leaseSeconds is a kubelet's default length of a Lease (nodeLeaseDurationSeconds).
 	leaseSeconds int32 = 40
+	// leaseFraction is after which part of its length a kubelet renews its Lease.
+	// Source: Kubernetes, pkg/kubelet/kubelet.go, nodeLeaseRenewIntervalFraction.
+	leaseFraction = 4
 )
 
 // leaseHolder renews the node's Lease; it remembers the last version to spare a read.
 type leaseHolder struct {
-	last *coordinationv1.Lease
+	// seconds is the Lease's length.
+	seconds int32
+	last    *coordinationv1.Lease
 	// owner is the Node, so that the Lease goes with it.
 	owner types.UID
 }
@@ -66,7 +71,7 @@ func (h *leaseHolder) renew(ctx context.Context, client kubernetes.Interface, no
 }
 
 func (h *leaseHolder) fresh(nodeName string, now metav1.MicroTime) *coordinationv1.Lease {
-	seconds := leaseSeconds
+	seconds := h.seconds
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Namespace: leaseNamespace},
 		Spec: coordinationv1.LeaseSpec{
