@@ -89,10 +89,10 @@ func NameFits(id Identity, name string) bool {
 // number either, one machine's MAC addresses must all be the other's (a card may have been added): two boards behind one
 // docking station stay two. Anything less is a reason for doubt, never a match.
 func SameMachine(a, b Identity) bool {
-	a, b = Normalize(a), Normalize(b)
-	if a.UUID != b.UUID {
+	if normalizeUUID(a.UUID) != normalizeUUID(b.UUID) { // nearly always: a fleet is compared with each machine that is seen
 		return false
 	}
+	a, b = Normalize(a), Normalize(b)
 	serial := usableSerial(a.SerialNumber)
 	if serial != usableSerial(b.SerialNumber) {
 		return false
