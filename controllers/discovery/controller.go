@@ -196,13 +196,18 @@ func (c *Controller) machineGone(object any) {
 
 // Run works until ctx ends, and returns when every goroutine of it has stopped.
 func (c *Controller) Run(ctx context.Context, count int) error {
-	group, _ := errgroup.WithContext(ctx)
+	defer c.clusterQueue.ShutDown()
+	defer c.machineQueue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return fmt.Errorf("fill the caches of the discovery controller: %w", context.Cause(ctx))
+	}
+	var group errgroup.Group
 	group.Go(func() error {
-		return workers.Pool{Name: "discovery", Queue: c.clusterQueue, Synced: c.synced, Reconcile: c.reconcileCluster}.Run(ctx, count)
+		return workers.Pool{Name: "discovery", Queue: c.clusterQueue, Reconcile: c.reconcileCluster}.Run(ctx, count)
 	})
 	group.Go(func() error {
 		reconcile := func(ctx context.Context, name string) (time.Duration, error) { return 0, c.reconcileMachine(ctx, name) }
-		return workers.Pool{Name: "discovery", Queue: c.machineQueue, Synced: c.synced, Reconcile: reconcile}.Run(ctx, count)
+		return workers.Pool{Name: "discovery", Queue: c.machineQueue, Reconcile: reconcile}.Run(ctx, count)
 	})
 	return group.Wait()
 }
