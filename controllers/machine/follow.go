@@ -270,6 +270,10 @@ func (v *visit) absent(found *sighting) {
 		v.block(v1alpha1.ReasonUnreachable, "the machine doesn't answer, so nothing can be sent to it: "+found.message, pollSlow)
 		return
 	}
+	if off := offOnPurpose(v.m); off != nil {
+		setFalse(v.m, v1alpha1.ConditionReady, v1alpha1.ReasonPoweredOff, off.Message)
+		return
+	}
 	setFalse(v.m, v1alpha1.ConditionReady, v1alpha1.ReasonUnreachable, "the machine doesn't answer: "+found.message)
 }
 

@@ -163,11 +163,15 @@ func (v *visit) reachable(answers bool, message string) {
 	was, known := isTrue(v.m, v1alpha1.ConditionReachable), find(v.m, v1alpha1.ConditionReachable) != nil
 	newsworthy := known && was != answers && (v.m.Spec.Origin == v1alpha1.MachineAdopted || v.m.Status.Provisioning != nil && v.m.Status.Provisioning.ConvergedAt != nil)
 	if answers {
+		v.backOn()
 		lastSeen.WithLabelValues(v.m.Name).Set(float64(v.now.Unix()))
 		if newsworthy {
 			v.tell(corev1.EventTypeNormal, v1alpha1.ReasonAnswers, "%s", message)
 		}
 		setTrue(v.m, v1alpha1.ConditionReachable, v1alpha1.ReasonAnswers, message)
+		return
+	}
+	if v.silentOnPurpose() {
 		return
 	}
 	if newsworthy {

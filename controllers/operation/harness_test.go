@@ -23,6 +23,7 @@ import (
 
 	"maesh.dev/ichor/controllers/drain"
 	"maesh.dev/ichor/controllers/operation/gates"
+	"maesh.dev/ichor/controllers/operation/operationtest"
 	"maesh.dev/ichor/controllers/operation/snapshot"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
@@ -59,6 +60,8 @@ type rig struct {
 	worst int
 	// slow machines stay down until the test brings them back.
 	slow map[string]bool
+	// deeds are what operations did, which is held against their plans when the test ends.
+	deeds operationtest.Deeds
 }
 
 // drainer keeps who cordoned what.
@@ -165,6 +168,11 @@ func newRig(t *testing.T, controlPlanes, workers int) *rig {
 		t: t, rendered: "new", world: talostest.NewWorld(), clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		node: map[string]*talostest.Machine{}, gates: map[string]gates.Result{}, down: map[string]bool{}, slow: map[string]bool{},
 	}
+	t.Cleanup(func() {
+		if err := r.deeds.Err(); err != nil {
+			t.Errorf("what was done isn't what was planned, and isn't explained: %v", err)
+		}
+	})
 	r.drainer = &drainer{owner: map[string]types.UID{}, blockers: map[string][]drain.Blocker{}, check: r.alive}
 	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "cluster-uid"}}
 	cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEtcdHealthy, Status: metav1.ConditionTrue, Reason: "Quorum"}}
@@ -297,6 +305,9 @@ func (r *rig) start(killAt int) {
 			return true, nil, err
 		}
 		_, object, err := r.api.ReactionChain[len(r.api.ReactionChain)-1].React(action)
+		if operation, is := object.(*v1alpha1.TalosOperation); is && err == nil {
+			r.deeds.Observe(operation)
+		}
 		if err == nil {
 			err = r.alive()
 		}

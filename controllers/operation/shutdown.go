@@ -6,8 +6,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/talos"
@@ -97,11 +101,14 @@ func (v *visit) powerOff(ctx context.Context) (outcome, error) {
 	defer cancel()
 	node, err := v.reach(ctx, v.m)
 	if err != nil && v.record.State == v1alpha1.StepActed && v.now.Sub(v.record.At.Time) >= silence {
+		if err := v.notePoweredOff(ctx); err != nil {
+			return outcome{}, err
+		}
 		return done("was told to shut down, and doesn't answer any more")
 	}
 	whole := v.op.Spec.Machines == nil
 	if err != nil && whole && v.record.State != v1alpha1.StepActed && v.now.Sub(v.record.At.Time) >= unanswered {
-		return done("doesn't answer, so it can't be told, and may be off already")
+		return passedOver("doesn't answer, so it can't be told, and may be off already")
 	}
 	if err != nil {
 		return unreachable("doesn't answer: %s", err)
@@ -130,7 +137,7 @@ func (v *visit) powerOff(ctx context.Context) (outcome, error) {
 	case v.cancelled() && !whole:
 		return outcome{needless: true, message: "the operation was cancelled before the machine was shut down"}, nil
 	case whole && v.now.Sub(v.record.At.Time) > overdue:
-		return done("is left running: it was to be shut down %s ago, and the cluster runs by now", v.now.Sub(v.record.At.Time).Truncate(time.Second))
+		return passedOver("is left running: it was to be shut down %s ago, and the cluster runs by now", v.now.Sub(v.record.At.Time).Truncate(time.Second))
 	}
 	if !whole {
 		if why, err := v.ownGates(ctx); err != nil || why != "" {
@@ -145,4 +152,28 @@ func (v *visit) powerOff(ctx context.Context) (outcome, error) {
 		return waiting("refused to shut down: %s", err)
 	}
 	return outcome{acted: true, message: "was told to shut down"}, nil
+}
+
+// notePoweredOff writes on the machine's object that it is off, and by which operation: whoever wonders why it doesn't answer
+// looks there. The controller of machines takes it away when the machine answers again.
+func (v *visit) notePoweredOff(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	machines := v.Client.IchorV1alpha1().TalosMachines()
+	m, err := machines.Get(ctx, v.m.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read machine %s: %w", v.m.Name, err)
+	}
+	changed := m.UID == v.m.UID && meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionPoweredOff, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPoweredOff, ObservedGeneration: m.Generation,
+		Message:            fmt.Sprintf("powered off by operation %s, which told it at %s", v.op.Name, v.record.At.UTC().Format(time.RFC3339)),
+		LastTransitionTime: v.now,
+	})
+	if !changed {
+		return nil
+	}
+	if _, err := machines.UpdateStatus(ctx, m, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write that machine %s is powered off: %w", v.m.Name, err)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -78,6 +79,7 @@ func TestAClusterThatIsPoweredOnAgainStaysOn(t *testing.T) {
 			m.State, m.Done = v1alpha1.StepIntended, false
 		}
 	}
+	r.deeds.Forget(operation.UID)
 	if _, err := r.api.IchorV1alpha1().TalosOperations().UpdateStatus(context.Background(), operation, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +110,14 @@ func TestAWorkerIsShutDownDrained(t *testing.T) {
 	if !maps.Equal(r.shutdowns(), map[string]int{"worker-2": 1}) || !slices.Equal(r.drainer.drained, []string{"worker-2"}) {
 		t.Errorf("told %v, drained %v", r.shutdowns(), r.drainer.drained)
 	}
+	m, err := r.api.IchorV1alpha1().TalosMachines().Get(t.Context(), "worker-2", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionPoweredOff); off == nil || off.Status != metav1.ConditionTrue ||
+		!strings.Contains(off.Message, "by operation off") || !strings.Contains(off.Message, "2026-03-01T12:") {
+		t.Errorf("of the machine that is off on purpose it says %+v", off)
+	}
 	r.asItWas()
 }
 
@@ -132,7 +142,12 @@ func TestAClusterIsShutDownThoughAMachineIsDead(t *testing.T) {
 	r := newRig(t, 3, 2)
 	r.node["worker-1"].Do(func(s *talostest.State) { s.Mode = talostest.Off })
 	r.create("off", shutdownAll)
-	r.run("off", inPhase(v1alpha1.OperationSucceeded))
+	got := r.run("off", inPhase(v1alpha1.OperationSucceeded))
+	for _, record := range got.Status.Machines {
+		if left := len(record.LeftOut); left != 0 != (record.Name == "worker-1") {
+			t.Errorf("%s was left out of %+v", record.Name, record.LeftOut)
+		}
+	}
 	if !maps.Equal(r.shutdowns(), map[string]int{"cp-1": 1, "cp-2": 1, "cp-3": 1, "worker-2": 1}) {
 		t.Errorf("told %v", r.shutdowns())
 	}
@@ -185,6 +200,7 @@ func TestAShutdownThatIsCancelledRightAfterAKill(t *testing.T) {
 	r.node["cp-1"].Do(func(s *talostest.State) { s.Mode = talostest.Configured }) // it takes its time
 	operation := r.operation("off")
 	operation.Status.Machines[0].State = v1alpha1.StepIntended
+	r.deeds.Forget(operation.UID)
 	if _, err := r.api.IchorV1alpha1().TalosOperations().UpdateStatus(t.Context(), operation, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

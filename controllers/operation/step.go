@@ -20,6 +20,8 @@ type outcome struct {
 	done bool
 	// acted: something was set off that isn't to be set off again; what comes of it is waited for.
 	acted bool
+	// passedOver: the goal of the step isn't reached, and the operation goes on without it, for the reason in message.
+	passedOver bool
 	// needless: nothing is left to do on the machine, for the reason in message. What was put aside is put back.
 	needless bool
 	// unreachable: the machine couldn't be asked.
@@ -45,6 +47,11 @@ func failed(format string, arguments ...any) (outcome, error) {
 // done is the outcome of a step whose goal is reached.
 func done(format string, arguments ...any) (outcome, error) {
 	return outcome{done: true, message: fmt.Sprintf(format, arguments...)}, nil
+}
+
+// passedOver is the outcome of a step that an operation goes on without.
+func passedOver(format string, arguments ...any) (outcome, error) {
+	return outcome{done: true, passedOver: true, message: fmt.Sprintf(format, arguments...)}, nil
 }
 
 // visit is an attempt at one step of one machine.
@@ -75,6 +82,9 @@ func lasting(d time.Duration) func(*run) time.Duration { return func(*run) time.
 func (r *run) step(ctx context.Context, record *v1alpha1.OperationMachineStatus) error {
 	planned := r.planned(record.Name)
 	next, ended := r.nextStep(record, planned)
+	if r.cancelled() && !r.goesOn(record) && record.Step != stepUncordon {
+		r.cut(record, planned)
+	}
 	if ended {
 		r.finish(record)
 		return nil
@@ -190,6 +200,9 @@ func (r *run) attempt(ctx context.Context, record *v1alpha1.OperationMachineStat
 		return nil
 	}
 	switch {
+	case came.passedOver:
+		leaveOut(record, []string{record.Step}, came.message)
+		r.mark(record, record.Step, v1alpha1.StepVerified, came.message)
 	case came.done:
 		r.mark(record, record.Step, v1alpha1.StepVerified, came.message)
 	case came.early:
@@ -232,8 +245,10 @@ func (r *run) leftOut(ctx context.Context, record *v1alpha1.OperationMachineStat
 		return err
 	}
 	record.Cordoned = false
-	r.tell(corev1.EventTypeWarning, "MachineLeftOut", "%s: %s: the machine isn't one of cluster %s any more, and is left out", record.Name, record.Step, r.cluster.Name)
-	r.mark(record, record.Step, record.State, "the machine isn't one of the cluster any more")
+	why := fmt.Sprintf("the machine isn't one of cluster %s any more", r.cluster.Name)
+	r.tell(corev1.EventTypeWarning, "MachineLeftOut", "%s: %s: %s, and is left out", record.Name, record.Step, why)
+	leaveOut(record, ahead(record, r.planned(record.Name)), why)
+	r.mark(record, record.Step, record.State, why)
 	r.finish(record)
 	return nil
 }
@@ -264,8 +279,13 @@ func (r *run) fail(record *v1alpha1.OperationMachineStatus, message string) {
 // skip leaves the rest of a machine's steps out, but for putting back what was put aside.
 func (r *run) skip(record *v1alpha1.OperationMachineStatus, why string) {
 	planned := r.planned(record.Name)
-	before := max(slices.Index(planned, stepUncordon)-1, 0)
+	back := slices.Index(planned, stepUncordon)
+	if back < 0 {
+		back = len(planned)
+	}
+	before := max(back-1, 0)
 	r.tell(corev1.EventTypeNormal, "StepsSkipped", "%s: %s: the steps up to %s are left out: %s", record.Name, record.Step, planned[before], why)
+	leaveOut(record, upTo(ahead(record, planned), planned[before]), why)
 	r.mark(record, planned[before], v1alpha1.StepVerified, why)
 }
 

@@ -179,6 +179,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SecretValue{}.OpenAPIModelName():                   schema_pkg_apis_ichor_v1alpha1_SecretValue(ref),
 		v1alpha1.SettledVersions{}.OpenAPIModelName():               schema_pkg_apis_ichor_v1alpha1_SettledVersions(ref),
 		v1alpha1.Shutdown{}.OpenAPIModelName():                      schema_pkg_apis_ichor_v1alpha1_Shutdown(ref),
+		v1alpha1.StepsLeftOut{}.OpenAPIModelName():                  schema_pkg_apis_ichor_v1alpha1_StepsLeftOut(ref),
 		v1alpha1.StorageReference{}.OpenAPIModelName():              schema_pkg_apis_ichor_v1alpha1_StorageReference(ref),
 		v1alpha1.StoredConfigRevision{}.OpenAPIModelName():          schema_pkg_apis_ichor_v1alpha1_StoredConfigRevision(ref),
 		v1alpha1.StoredConfigRevisionList{}.OpenAPIModelName():      schema_pkg_apis_ichor_v1alpha1_StoredConfigRevisionList(ref),
@@ -6349,12 +6350,30 @@ func schema_pkg_apis_ichor_v1alpha1_OperationMachineStatus(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"leftOut": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "leftOut are steps of the plan that weren't done on the machine, with the reason. All others before the one that it is at were done, in the plan's order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.StepsLeftOut{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"name"},
 			},
 		},
 		Dependencies: []string{
-			v1.Time{}.OpenAPIModelName()},
+			v1.Time{}.OpenAPIModelName(), v1alpha1.StepsLeftOut{}.OpenAPIModelName()},
 	}
 }
 
@@ -7601,6 +7620,47 @@ func schema_pkg_apis_ichor_v1alpha1_Shutdown(ref common.ReferenceCallback) commo
 						},
 					},
 				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_ichor_v1alpha1_StepsLeftOut(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StepsLeftOut are steps of a plan that weren't done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"steps": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "steps in the plan's order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says for people why they weren't done.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"steps", "reason"},
 			},
 		},
 	}
@@ -9701,7 +9761,7 @@ func schema_pkg_apis_ichor_v1alpha1_TalosMachineStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed, Joined, Ready. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
+							Description: "conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed, Joined, Ready, and PoweredOff while an operation has it off. The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

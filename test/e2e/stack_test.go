@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"maesh.dev/ichor/controllers/operation/operationtest"
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	"maesh.dev/ichor/test/hollow/fleet"
@@ -40,6 +41,8 @@ type suite struct {
 	kubernetes              *kubernetes.Clientset
 	// used counts the machines of the fleet that stories took.
 	used int
+	// journals are those of all operations; what was done is held against their plans after each story.
+	journals *operationtest.Deeds
 }
 
 // stories run in this order: later ones count control planes that earlier ones approved.
@@ -84,7 +87,10 @@ var stories = []struct {
 func TestStack(t *testing.T) {
 	s := startStack(t)
 	for _, story := range stories {
-		t.Run(story.name, func(t *testing.T) { story.run(t, s) })
+		t.Run(story.name, func(t *testing.T) {
+			story.run(t, s)
+			s.planEqualsDeed(t)
+		})
 	}
 }
 
@@ -134,6 +140,7 @@ func startStack(t *testing.T) *suite {
 	})
 	s := &suite{stack: stack, admin: client(t, stack.Admin()), kubernetes: kubernetes.NewForConfigOrDie(stack.Admin()), used: 2}
 	s.operator, s.viewer = client(t, person(t, stack, "operator")), client(t, person(t, stack, "viewer"))
+	s.followDeeds(t)
 	return s
 }
 

@@ -46,7 +46,7 @@ type TalosMachineStatus struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration int64
 	// conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed,
-	// Joined, Ready.
+	// Joined, Ready, and PoweredOff while an operation has it off.
 	Conditions []metav1.Condition
 	// stage is what Talos reports: booting, installing, maintenance, running, rebooting, shuttingDown, resetting,
 	// upgrading or unknown.

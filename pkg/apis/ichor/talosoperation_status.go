@@ -143,4 +143,15 @@ type OperationMachineStatus struct {
 	FinishedAt *metav1.Time
 	// done says that nothing is left to do on the machine.
 	Done bool
+	// leftOut are steps of the plan that weren't done on the machine, with the reason. All others before the one that it is at
+	// were done, in the plan's order.
+	LeftOut []StepsLeftOut
+}
+
+// StepsLeftOut are steps of a plan that weren't done.
+type StepsLeftOut struct {
+	// steps in the plan's order.
+	Steps []string
+	// reason says for people why they weren't done.
+	Reason string
 }

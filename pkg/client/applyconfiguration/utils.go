@@ -192,6 +192,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ichorv1alpha1.SettledVersionsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Shutdown"):
 		return &ichorv1alpha1.ShutdownApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StepsLeftOut"):
+		return &ichorv1alpha1.StepsLeftOutApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StorageReference"):
 		return &ichorv1alpha1.StorageReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SystemDisk"):

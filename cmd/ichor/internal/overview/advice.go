@@ -96,6 +96,8 @@ func unblock(machine *v1alpha1.TalosMachine, waiting Waiting, program string) Ad
 		return Advice{Words: "let it reboot in order, drained, with its new configuration", Command: fmt.Sprintf("%s machine config rollout %s", program, machine.Name)}
 	case v1alpha1.ReasonUnreachable:
 		return Advice{Words: "look whether it has power and network"}
+	case v1alpha1.ReasonPoweredOff:
+		return Advice{Words: "power it on when it is wanted again"}
 	}
 	if needsPerson[waiting.Reason] {
 		return Advice{Command: fmt.Sprintf("%s machine show %s", program, machine.Name)}

@@ -211,13 +211,26 @@ func machineRow(place int, planned v1alpha1.PlannedMachine, operation *v1alpha1.
 	case record == nil || record.StartedAt == nil:
 		return append(row, style.Faint("to come"), "", "", "", strings.Join(planned.Steps, ", "))
 	case record.Done:
-		return append(row, style.Good("done"), "", "", took(record, now), "")
+		return append(row, style.Good("done"), "", "", took(record, now), leftOut(record, operation, titles))
 	}
 	state := string(record.State)
 	if record.State == v1alpha1.StepFailed {
 		state = style.Bad(state)
 	}
-	return append(row, style.Wait(record.Step), state, since(record.At, now), took(record, now), titles.In(record.Message, operation))
+	message := titles.In(record.Message, operation)
+	if left := leftOut(record, operation, titles); left != "" {
+		message = strings.TrimPrefix(message+"; "+left, "; ")
+	}
+	return append(row, style.Wait(record.Step), state, since(record.At, now), took(record, now), message)
+}
+
+// leftOut are the steps that weren't done on a machine though they were planned, with the reasons.
+func leftOut(record *v1alpha1.OperationMachineStatus, operation *v1alpha1.TalosOperation, titles Titles) string {
+	var parts []string
+	for _, left := range record.LeftOut {
+		parts = append(parts, fmt.Sprintf("without %s: %s", strings.Join(left.Steps, ", "), titles.In(left.Reason, operation)))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // OperationMachine is the record of a machine; nil before it was begun.

@@ -47,7 +47,7 @@ type TalosMachineStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed,
-	// Joined, Ready.
+	// Joined, Ready, and PoweredOff while an operation has it off.
 	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	// +optional
 	// +listType=map

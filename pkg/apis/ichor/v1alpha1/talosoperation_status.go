@@ -184,4 +184,18 @@ type OperationMachineStatus struct {
 	// done says that nothing is left to do on the machine.
 	// +optional
 	Done bool `json:"done,omitempty"`
+	// leftOut are steps of the plan that weren't done on the machine, with the reason. All others before the one that it is at
+	// were done, in the plan's order.
+	// +optional
+	// +listType=atomic
+	LeftOut []StepsLeftOut `json:"leftOut,omitempty"`
+}
+
+// StepsLeftOut are steps of a plan that weren't done.
+type StepsLeftOut struct {
+	// steps in the plan's order.
+	// +listType=atomic
+	Steps []string `json:"steps"`
+	// reason says for people why they weren't done.
+	Reason string `json:"reason"`
 }

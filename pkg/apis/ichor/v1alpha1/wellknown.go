@@ -92,6 +92,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionDriftDetected is true where the running configuration differs from the one the machine is to have.
 	ConditionDriftDetected = "DriftDetected"
+	// ConditionPoweredOff is True from when an operation has powered the machine off until it answers again; absent otherwise.
+	ConditionPoweredOff = "PoweredOff"
 	// ConditionHardened is False where a machine lacks what spec.hardening of its cluster asks for; absent if nothing that
 	// a machine could lack is asked for.
 	ConditionHardened = "Hardened"
@@ -169,6 +171,7 @@ const (
 	ReasonOtherMachine         = "OtherMachine"
 	ReasonUnreachable          = "Unreachable"
 	ReasonAnswers              = "Answers"
+	ReasonPoweredOff           = "PoweredOff"
 	ReasonInstalling           = "Installing"
 	ReasonInstalled            = "Installed"
 	ReasonWrongDisk            = "WrongDisk"

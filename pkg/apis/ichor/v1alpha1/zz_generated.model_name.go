@@ -533,6 +533,11 @@ func (in Shutdown) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StepsLeftOut) OpenAPIModelName() string {
+	return "dev.maesh.ichor.v1alpha1.StepsLeftOut"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in StorageReference) OpenAPIModelName() string {
 	return "dev.maesh.ichor.v1alpha1.StorageReference"
 }

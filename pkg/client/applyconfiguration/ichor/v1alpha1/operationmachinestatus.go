@@ -36,6 +36,9 @@ type OperationMachineStatusApplyConfiguration struct {
 	FinishedAt *v1.Time `json:"finishedAt,omitempty"`
 	// done says that nothing is left to do on the machine.
 	Done *bool `json:"done,omitempty"`
+	// leftOut are steps of the plan that weren't done on the machine, with the reason. All others before the one that it is at
+	// were done, in the plan's order.
+	LeftOut []StepsLeftOutApplyConfiguration `json:"leftOut,omitempty"`
 }
 
 // OperationMachineStatusApplyConfiguration constructs a declarative configuration of the OperationMachineStatus type for use with
@@ -129,5 +132,18 @@ func (b *OperationMachineStatusApplyConfiguration) WithFinishedAt(value v1.Time)
 // If called multiple times, the Done field is set to the value of the last call.
 func (b *OperationMachineStatusApplyConfiguration) WithDone(value bool) *OperationMachineStatusApplyConfiguration {
 	b.Done = &value
+	return b
+}
+
+// WithLeftOut adds the given value to the LeftOut field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the LeftOut field.
+func (b *OperationMachineStatusApplyConfiguration) WithLeftOut(values ...*StepsLeftOutApplyConfiguration) *OperationMachineStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithLeftOut")
+		}
+		b.LeftOut = append(b.LeftOut, *values[i])
+	}
 	return b
 }

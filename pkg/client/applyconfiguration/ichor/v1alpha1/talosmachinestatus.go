@@ -17,7 +17,7 @@ type TalosMachineStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions say how the machine is: IdentityResolved, Reachable, FingerprintTrusted, ConfigApplied, Installed,
-	// Joined, Ready.
+	// Joined, Ready, and PoweredOff while an operation has it off.
 	// The server adds Reconciling (on its way) and Stalled (waits for somebody), as kstatus reads them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// stage is what Talos reports: booting, installing, maintenance, running, rebooting, shuttingDown, resetting,
