@@ -14,7 +14,8 @@ import (
 	"maesh.dev/ichor/test/localstack/state"
 )
 
-// detachedStack uses the command itself, beside the stack that runs already: up, status, env, down.
+// detachedStack uses the command itself, beside the stack that runs already: up, status, env, down. Its cluster is let go in
+// between.
 func detachedStack(t *testing.T, s *suite) {
 	// Paths of sockets are short; those of Go's temporary folders aren't.
 	folder, err := os.MkdirTemp("", "ichor-e2e-second-")
@@ -57,6 +58,7 @@ func detachedStack(t *testing.T, s *suite) {
 	if r := s.run(t, "", "localstack", "up", "--state", dir); r.status == 0 || !strings.Contains(r.err, "down") {
 		t.Errorf("a second up in the same folder: status %d, %q", r.status, r.err)
 	}
+	clusterLetGo(t, s, state.Dir(dir))
 	expectNoTrace(t, s, state.Dir(dir))
 }
 
