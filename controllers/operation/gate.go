@@ -77,6 +77,9 @@ func (v *visit) ownGates(ctx context.Context) (string, error) {
 	if v.m.Spec.Locked {
 		return "spec.locked is true; set it to false, or cancel the operation", nil
 	}
+	if v.cluster.Spec.Locked {
+		return fmt.Sprintf("spec.locked of cluster %s is true; set it to false, or cancel the operation", v.cluster.Name), nil
+	}
 	peers, err := v.peers(ctx)
 	if err != nil {
 		return "", err

@@ -168,7 +168,8 @@ func TestWhatKeepsAMachineFromGoingDown(t *testing.T) {
 			1, func(r *rig) { r.change("cp-1", func(m *v1alpha1.TalosMachine) { m.Spec.Locked = true }) }, "spec.locked is true",
 			func(r *rig) { r.change("cp-1", func(m *v1alpha1.TalosMachine) { m.Spec.Locked = false }) },
 		},
-		"a person's gate": {1, func(r *rig) { r.gates["ceph"] = gates.Result{State: gates.Waiting, Message: "gate ceph: HEALTH_WARN"} }, "gate ceph: HEALTH_WARN", func(r *rig) { r.gates["ceph"] = gates.Result{State: gates.Opened} }},
+		"a lock of the cluster": {1, func(r *rig) { r.lockCluster(true) }, "spec.locked of cluster prod is true", func(r *rig) { r.lockCluster(false) }},
+		"a person's gate":       {1, func(r *rig) { r.gates["ceph"] = gates.Result{State: gates.Waiting, Message: "gate ceph: HEALTH_WARN"} }, "gate ceph: HEALTH_WARN", func(r *rig) { r.gates["ceph"] = gates.Result{State: gates.Opened} }},
 		"no snapshot": {
 			1, func(r *rig) {
 				r.node["cp-1"].Do(func(s *talostest.State) { s.SnapshotErr = errors.New("it broke off") })
@@ -208,6 +209,19 @@ func TestWhatKeepsAMachineFromGoingDown(t *testing.T) {
 			}
 			r.asItWas()
 		})
+	}
+}
+
+func (r *rig) lockCluster(locked bool) {
+	r.t.Helper()
+	clusters := r.api.IchorV1alpha1().TalosClusters()
+	cluster, err := clusters.Get(context.Background(), "prod", metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cluster.Spec.Locked = locked
+	if _, err := clusters.Update(context.Background(), cluster, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
@@ -368,6 +382,7 @@ func TestWhatIsRefusedBeforeAnythingIsDone(t *testing.T) {
 			r.change("cp-1", func(m *v1alpha1.TalosMachine) { m.Spec.Locked = true })
 			s.Machines = &v1alpha1.OperationMachines{Names: []string{"cp-1"}}
 		}, v1alpha1.OperationFailed, "spec.locked is true for cp-1"},
+		"a cluster that is locked":    {func(r *rig, _ *v1alpha1.TalosOperationSpec) { r.lockCluster(true) }, v1alpha1.OperationFailed, "spec.locked of cluster prod is true"},
 		"another cluster":             {func(_ *rig, s *v1alpha1.TalosOperationSpec) { s.ClusterRef.Name = "edge" }, v1alpha1.OperationFailed, "no TalosCluster edge"},
 		"a type that isn't there yet": {func(_ *rig, s *v1alpha1.TalosOperationSpec) { s.Reboot, s.RotateCA = nil, &v1alpha1.RotateCA{} }, v1alpha1.OperationFailed, "rotateCA"},
 		"labels that nobody has": {func(_ *rig, s *v1alpha1.TalosOperationSpec) {

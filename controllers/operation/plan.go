@@ -37,7 +37,7 @@ func makePlan(p *planning) *v1alpha1.OperationPlan {
 	}
 	chosen, check := choose(operation.Spec.Machines, cluster, all)
 	plan.Checks = append(plan.Checks, check)
-	p.chosen, check = withoutLocked(operation.Spec.Machines, chosen, &plan.Risks)
+	p.chosen, check = withoutLocked(cluster, operation.Spec.Machines, chosen, &plan.Risks)
 	plan.Checks = append(plan.Checks, check)
 	if kind.plan != nil {
 		kind.plan(p)
@@ -103,8 +103,8 @@ func isMember(m *v1alpha1.TalosMachine, cluster *v1alpha1.TalosCluster) bool {
 		m.DeletionTimestamp == nil && (m.Spec.Origin == v1alpha1.MachineAdopted || m.Status.Provisioning != nil && m.Status.Provisioning.AppliedAt != nil)
 }
 
-// withoutLocked leaves out machines that are locked; naming one is a fault.
-func withoutLocked(wanted *v1alpha1.OperationMachines, chosen []*v1alpha1.TalosMachine, risks *[]string) ([]*v1alpha1.TalosMachine, v1alpha1.OperationCheck) {
+// withoutLocked leaves out machines that are locked; naming one is a fault, and so is a cluster that is locked.
+func withoutLocked(cluster *v1alpha1.TalosCluster, wanted *v1alpha1.OperationMachines, chosen []*v1alpha1.TalosMachine, risks *[]string) ([]*v1alpha1.TalosMachine, v1alpha1.OperationCheck) {
 	check := v1alpha1.OperationCheck{Name: checkLocked, Result: v1alpha1.CheckPassed}
 	var free []*v1alpha1.TalosMachine
 	var locked, named []string
@@ -118,7 +118,10 @@ func withoutLocked(wanted *v1alpha1.OperationMachines, chosen []*v1alpha1.TalosM
 			locked = append(locked, m.Name)
 		}
 	}
-	if len(named) > 0 {
+	if cluster.Spec.Locked {
+		check.Result = v1alpha1.CheckFailed
+		check.Message = fmt.Sprintf("spec.locked of cluster %s is true; set it to false first", cluster.Name)
+	} else if len(named) > 0 {
 		check.Result = v1alpha1.CheckFailed
 		check.Message = fmt.Sprintf("spec.locked is true for %s; set it to false, or take them out of spec.machines", list(named))
 	}

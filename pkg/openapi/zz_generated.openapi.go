@@ -8043,6 +8043,13 @@ func schema_pkg_apis_ichor_v1alpha1_TalosClusterSpec(ref common.ReferenceCallbac
 							Format:      "",
 						},
 					},
+					"locked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "locked keeps Ichor from taking any machine of the cluster down: operations don't begin another machine, none is removed, and the cluster isn't deleted with its machines. New machines are provisioned, and what needs no reboot is applied. Defaults to false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"secretsRef", "controlPlane"},
 			},

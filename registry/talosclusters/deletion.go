@@ -68,6 +68,9 @@ func (r *REST) checkDeletion(ctx context.Context, cluster *ichor.TalosCluster, c
 	if err := r.deps.Checker.Require(ctx, verbs.Remove, ""); err != nil {
 		return err
 	}
+	if cluster.Spec.Locked {
+		return refuse(cluster.Name, CauseLocked, "spec.locked", "the cluster is locked; set spec.locked to false first")
+	}
 	if len(locked) > 0 {
 		return refuse(cluster.Name, CauseLocked, "spec.locked", "machines of it are locked: "+named(locked)+"; set their spec.locked to false first")
 	}

@@ -28,7 +28,7 @@ const (
 	CauseOnlyOneCluster metav1.CauseType = "OnlyOneCluster"
 	// CauseClusterInUse says that machines belong to the cluster.
 	CauseClusterInUse metav1.CauseType = "ClusterInUse"
-	// CauseLocked says that a machine of the cluster is locked.
+	// CauseLocked says that the cluster, or a machine of it, is locked.
 	CauseLocked metav1.CauseType = "Locked"
 	// CauseOperationRunning says that an operation works on the cluster.
 	CauseOperationRunning metav1.CauseType = "OperationRunning"

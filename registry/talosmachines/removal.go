@@ -22,7 +22,7 @@ import (
 
 // Causes of a refused removal, for programs.
 const (
-	// CauseLocked says that spec.locked is set.
+	// CauseLocked says that spec.locked is set, of the machine or of its cluster.
 	CauseLocked metav1.CauseType = "Locked"
 	// CauseLastControlPlane says that the cluster would have no control plane left.
 	CauseLastControlPlane metav1.CauseType = "LastControlPlane"
@@ -55,8 +55,15 @@ func (r *REST) checkRemoval(ctx context.Context, machine *ichor.TalosMachine, co
 	if collection {
 		return refuseRemoval(machine.Name, CauseApprovedInCollection, "spec.approvalState", "approved machines are removed one by one, by name")
 	}
-	if goes, err := r.goesWithCluster(ctx, machine); goes || err != nil {
+	cluster, err := r.clusterOf(ctx, machine)
+	if err != nil {
 		return err
+	}
+	if cluster != nil && cluster.Spec.Locked {
+		return refuseRemoval(machine.Name, CauseLocked, "spec.clusterRef.name", fmt.Sprintf("cluster %s is locked; set its spec.locked to false first", cluster.Name))
+	}
+	if cluster != nil && goesWith(cluster) {
+		return nil
 	}
 	if err := r.checker.Require(ctx, verbs.Remove, machine.Name); err != nil {
 		return err
@@ -64,17 +71,19 @@ func (r *REST) checkRemoval(ctx context.Context, machine *ichor.TalosMachine, co
 	return r.checkLastControlPlane(ctx, machine)
 }
 
-// goesWithCluster tells whether the machine's cluster is being deleted with all its machines. Who deleted the cluster had
-// the verb for each of them; the controller, which deletes them one after another, has not.
-func (r *REST) goesWithCluster(ctx context.Context, machine *ichor.TalosMachine) (bool, error) {
+// clusterOf is the machine's cluster, nil if there is none.
+func (r *REST) clusterOf(ctx context.Context, machine *ichor.TalosMachine) (*ichor.TalosCluster, error) {
 	cluster, err := r.reader.store.Cluster(ctx, machine.Spec.ClusterRef.Name)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return cluster.DeletionTimestamp != nil && cluster.Spec.DeletionPolicy != ichor.ClusterDeletionRefuse, nil
+	return cluster, err
+}
+
+// goesWith tells whether a cluster is being deleted with all its machines. Who deleted the cluster had the verb for each of
+// them; the controller, which deletes them one after another, has not.
+func goesWith(cluster *ichor.TalosCluster) bool {
+	return cluster.DeletionTimestamp != nil && cluster.Spec.DeletionPolicy != ichor.ClusterDeletionRefuse
 }
 
 // checkAsked asks for the verb "remove" if how the machine is to be removed changes.

@@ -107,6 +107,15 @@ func TestAClusterIsDeletedWithItsMachinesByItsPolicyOnly(t *testing.T) {
 			if _, err := w.ask(ctx, t, harness.Approver, 1, `{"spec":{"locked":false}}`); err != nil {
 				t.Fatal(err)
 			}
+			if err := change(`{"spec":{"locked":true}}`); err != nil {
+				t.Fatal(err)
+			}
+			if err := remove(); !hasCause(err, "Locked spec.locked: the cluster is locked") {
+				t.Errorf("while it is locked: %v", err)
+			}
+			if err := change(`{"spec":{"locked":false}}`); err != nil {
+				t.Fatal(err)
+			}
 			w.hold(ctx, t, &v1alpha1.ActiveOperation{Name: "reboot-1", UID: "u", Since: metav1.Now()})
 			if err := remove(); !hasCause(err, "OperationRunning") {
 				t.Errorf("while an operation works: %v", err)

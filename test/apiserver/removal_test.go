@@ -43,6 +43,17 @@ func TestRemoval(t *testing.T) {
 		t.Errorf("removal of a locked machine: %v", err)
 	}
 	lock("false")
+	lockCluster := func(locked string) {
+		t.Helper()
+		if _, err := w.admin.IchorV1alpha1().TalosClusters().Patch(ctx, "prod", types.MergePatchType, []byte(`{"spec":{"locked":`+locked+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lockCluster("true")
+	if err := remove("approver", 0); !hasCause(err, "Locked spec.clusterRef.name: cluster prod is locked") {
+		t.Errorf("removal of a machine of a locked cluster: %v", err)
+	}
+	lockCluster("false")
 	if err := w.approver.IchorV1alpha1().TalosMachines().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); !hasCause(err, "ApprovedInCollection") {
 		t.Errorf("removal of all at once: %v", err)
 	}

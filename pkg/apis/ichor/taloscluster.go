@@ -113,6 +113,10 @@ type TalosClusterSpec struct {
 	DeletionPolicy ClusterDeletionPolicy
 	// deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.
 	DeletionConsent string
+	// locked keeps Ichor from taking any machine of the cluster down: operations don't begin another machine, none is
+	// removed, and the cluster isn't deleted with its machines. New machines are provisioned, and what needs no reboot is
+	// applied. Defaults to false.
+	Locked bool
 }
 
 // SecretReference names a Secret.

@@ -131,6 +131,11 @@ type TalosClusterSpec struct {
 	// deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.
 	// +optional
 	DeletionConsent string `json:"deletionConsent,omitempty"`
+	// locked keeps Ichor from taking any machine of the cluster down: operations don't begin another machine, none is
+	// removed, and the cluster isn't deleted with its machines. New machines are provisioned, and what needs no reboot is
+	// applied. Defaults to false.
+	// +optional
+	Locked bool `json:"locked,omitempty"`
 }
 
 // SecretReference names a Secret.

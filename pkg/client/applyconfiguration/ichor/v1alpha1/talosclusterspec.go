@@ -50,6 +50,10 @@ type TalosClusterSpecApplyConfiguration struct {
 	DeletionPolicy *ichorv1alpha1.ClusterDeletionPolicy `json:"deletionPolicy,omitempty"`
 	// deletionConsent is the name of the cluster, typed once more. Required with Destroy, refused otherwise.
 	DeletionConsent *string `json:"deletionConsent,omitempty"`
+	// locked keeps Ichor from taking any machine of the cluster down: operations don't begin another machine, none is
+	// removed, and the cluster isn't deleted with its machines. New machines are provisioned, and what needs no reboot is
+	// applied. Defaults to false.
+	Locked *bool `json:"locked,omitempty"`
 }
 
 // TalosClusterSpecApplyConfiguration constructs a declarative configuration of the TalosClusterSpec type for use with
@@ -175,5 +179,13 @@ func (b *TalosClusterSpecApplyConfiguration) WithDeletionPolicy(value ichorv1alp
 // If called multiple times, the DeletionConsent field is set to the value of the last call.
 func (b *TalosClusterSpecApplyConfiguration) WithDeletionConsent(value string) *TalosClusterSpecApplyConfiguration {
 	b.DeletionConsent = &value
+	return b
+}
+
+// WithLocked sets the Locked field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Locked field is set to the value of the last call.
+func (b *TalosClusterSpecApplyConfiguration) WithLocked(value bool) *TalosClusterSpecApplyConfiguration {
+	b.Locked = &value
 	return b
 }
