@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds bin/kube (kube-apiserver, kube-controller-manager, kubectl) from the module in test/kube, and the
-# symbolic links by whose names it knows which of them it is.
+# Builds bin/kube (kube-apiserver, kube-controller-manager, kube-scheduler, kubectl) from the module in test/kube, and
+# the symbolic links by whose names it knows which of them it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
@@ -21,6 +21,6 @@ done
 echo "build/kube.sh: building Kubernetes $version (about ten minutes with a cold cache on two cores)"
 (cd test/kube && CGO_ENABLED=0 go build -ldflags="$ldflags" -o "$bin/kube.new" .)
 mv "$bin/kube.new" "$bin/kube"
-for name in kube-apiserver kube-controller-manager kubectl; do
+for name in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
   ln -sfn kube "$bin/$name"
 done

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube is kube-apiserver, kube-controller-manager and kubectl in one binary, for the local stack and
-// the tests: one link instead of three, and the three share most of their code. It runs the component that its
+// Command kube is kube-apiserver, kube-controller-manager, kube-scheduler and kubectl in one binary, for the local
+// stack and the tests: one link instead of four, and the four share most of their code. It runs the component that its
 // own name says (through a symbolic link), or else the one named by its first argument.
 package main
 
@@ -22,10 +22,11 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
 // names are the components in the order the usage lists them.
-var names = []string{"kube-apiserver", "kube-controller-manager", "kubectl"}
+var names = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 
 func main() {
 	name, args, err := component(os.Args)
@@ -40,6 +41,8 @@ func main() {
 		runServer(apiserver.NewAPIServerCommand())
 	case "kube-controller-manager":
 		runServer(controllermanager.NewControllerManagerCommand())
+	case "kube-scheduler":
+		runServer(scheduler.NewSchedulerCommand())
 	case "kubectl":
 		runKubectl()
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"maps"
 	"math"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -204,6 +205,8 @@ func (s *kubeletService) options(cfg config.Provider) (kubelet.Options, error) {
 		ServingCertificate: asksForServing(cfg.Machine().Kubelet().ExtraArgs()),
 		LeaseSeconds:       leaseSeconds(cfg.Machine().Kubelet().ExtraConfig()),
 		LeaseEvery:         n.options.LeaseEvery,
+		Pods:               n.options.Pods,
+		PodNetwork:         podNetwork(cluster),
 		Logger:             n.options.Logger,
 		Changed: func(state kubelet.State) {
 			n.board.update(func(status *workload.Status) {
@@ -229,6 +232,17 @@ func (s *kubeletService) options(cfg config.Provider) (kubelet.Options, error) {
 	options.Admin = admin
 
 	return options, nil
+}
+
+// podNetwork is where the addresses of pods come from; the zero prefix if the configuration names none.
+func podNetwork(cluster clusterConfig) netip.Prefix {
+	for _, text := range cluster.Network().PodCIDRs() {
+		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() {
+			return prefix
+		}
+	}
+
+	return netip.Prefix{}
 }
 
 // adminConnection connects a control plane to its own API server as Talos does, in the group system:masters.

@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"maesh.dev/ichor/test/hollow/kubernetes/controlplane"
 	"maesh.dev/ichor/test/hollow/workload"
 )
 
@@ -25,7 +27,7 @@ const (
 
 // Options are the same for every node of a process.
 type Options struct {
-	// Kube is the executable that is kube-apiserver and kube-controller-manager, told by its first argument.
+	// Kube is the executable that is kube-apiserver, kube-controller-manager and kube-scheduler, told by its first argument.
 	Kube string
 	// Etcd is the executable, with leading arguments, that behaves as etcd. By default it is this executable with
 	// arguments that ChildMain understands.
@@ -40,6 +42,9 @@ type Options struct {
 	// RunDir returns the folder that takes a machine's keys and configuration files. It is emptied when the workload starts
 	// and stops. By default it is run-NAME beside the machine's EphemeralDir.
 	RunDir func(workload.Machine) string
+	// Pods makes nodes run pods, and control planes the scheduler and what makes pods: a program more for each control plane
+	// and a watch for each node. Without it, a pod is what the API says of it.
+	Pods bool
 	// Controllers are started in the kube-controller-manager beside the few that every story needs.
 	Controllers []string
 	// Fsync lets etcd flush to disk. Without it a node's power cut (SIGKILL) loses nothing, one of the host may.
@@ -84,6 +89,10 @@ func New(options Options) (*Factory, error) {
 	case CNIReady, CNIAbsent:
 	default:
 		return nil, fmt.Errorf("hollow kubernetes: CNI is %q, want %s or %s", options.CNI, CNIReady, CNIAbsent)
+	}
+
+	if options.Pods {
+		options.Controllers = slices.Concat(controlplane.PodControllers, options.Controllers)
 	}
 
 	if options.Discovery == nil {

@@ -37,7 +37,7 @@ const (
 )
 
 // plane runs the Kubernetes control plane of a node: the API server while etcd runs, the controller manager beside it,
-// and Talos' manifests once the API is up.
+// the scheduler where pods run, and Talos' manifests once the API is up.
 type plane struct {
 	node *node
 	kick chan struct{}
@@ -58,7 +58,7 @@ type plane struct {
 	complaint  string
 }
 
-// program is a component with its process; the scheduler has none.
+// program is a component with its process; the scheduler has none where no pods run.
 type program struct {
 	component controlplane.Component
 	child     *process.Child
@@ -268,7 +268,7 @@ func (p *plane) start(component controlplane.Component) {
 	next := &program{component: component, started: time.Now()}
 	p.programs[component.Name] = next
 
-	if component.Name == controlplane.SchedulerName {
+	if component.Name == controlplane.SchedulerName && !p.node.options.Pods {
 		return
 	}
 
@@ -316,11 +316,19 @@ func (p *plane) close() {
 func (p *plane) probe(ctx context.Context, name string) {
 	var err error
 
+	healthz := func(port int) error {
+		return probe(ctx, p.admin, fmt.Sprintf("https://%s:%d/healthz", p.node.machine.Address, port))
+	}
+
 	switch name {
 	case controlplane.APIServerName:
 		err = probe(ctx, p.admin, p.node.localURL(p.rendered.Cluster())+"/readyz")
 	case controlplane.ManagerName:
-		err = probe(ctx, p.admin, fmt.Sprintf("https://%s:%d/healthz", p.node.machine.Address, controlplane.ManagerPort))
+		err = healthz(controlplane.ManagerPort)
+	case controlplane.SchedulerName:
+		if p.node.options.Pods {
+			err = healthz(controlplane.SchedulerPort)
+		}
 	}
 
 	p.setReady(name, err == nil)

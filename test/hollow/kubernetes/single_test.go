@@ -47,7 +47,7 @@ cluster:
 func TestTheLifeOfASingleControlPlane(t *testing.T) {
 	block := claim(t)
 	cluster := configtest.New(t, endpoint(block.Addr(1)))
-	factory := newFactory(t, func(o *kubernetes.Options) { o.LeaseEvery = 2 * time.Second })
+	factory := newFactory(t, func(o *kubernetes.Options) { o.LeaseEvery, o.Pods = 2*time.Second, true })
 	cp := newBox(t, factory, "cp-1", block.Addr(1), cluster.ControlPlane(t, inlineManifest))
 
 	cp.boot(t)
@@ -126,6 +126,7 @@ func TestTheLifeOfASingleControlPlane(t *testing.T) {
 		worker.stop(t, true)
 		worker.boot(t)
 		worker.wait(t, "registered again", isUp)
+		podsRun(t, cp, worker)
 	})
 
 	t.Run("a changed image restarts what it belongs to", func(t *testing.T) { imagesChange(t, cp, cluster) })

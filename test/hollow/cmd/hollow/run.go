@@ -22,7 +22,7 @@ import (
 // runOptions are the flags of run.
 type runOptions struct {
 	fleetFile, state, control, bin string
-	fsync, verbose                 bool
+	pods, fsync, verbose           bool
 }
 
 func runCommand() *cobra.Command {
@@ -38,6 +38,7 @@ func runCommand() *cobra.Command {
 	c.Flags().StringVar(&o.state, "state", "", "folder for the machines' disks (required)")
 	c.Flags().StringVar(&o.control, "control", "", "the control `SOCKET` (default hollow.sock in the state folder)")
 	c.Flags().StringVar(&o.bin, "bin", "", "folder with the executable kube; without it machines get no Kubernetes")
+	c.Flags().BoolVar(&o.pods, "pods", false, "let nodes run pods, and control planes schedule them")
 	c.Flags().BoolVar(&o.fsync, "fsync", false, "let etcd flush to disk")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	for _, name := range []string{"fleet", "state"} {
@@ -62,7 +63,7 @@ func (o *runOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	options := host.Options{Fleet: f, Dir: state, Log: o.logger(errOut)}
 	if o.bin != "" {
-		options.Workload, err = programs.Workloads(programs.Options{BinDir: o.bin, Fsync: o.fsync, Log: options.Log})
+		options.Workload, err = programs.Workloads(programs.Options{BinDir: o.bin, Pods: o.pods, Fsync: o.fsync, Log: options.Log})
 		if err != nil {
 			return err
 		}

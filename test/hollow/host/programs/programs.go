@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// BinDir is the folder with the executable kube.
 	BinDir string
+	// Pods makes nodes run pods, and control planes schedule them.
+	Pods bool
 	// Fsync lets etcd flush to disk.
 	Fsync bool
 	// Log takes what happens to the programs; nil discards it.
@@ -31,7 +33,7 @@ func Workloads(o Options) (func(fleet.Machine) (workload.Factory, error), error)
 	byCNI := map[fleet.CNI]*kubernetes.Factory{}
 	for setting, cni := range map[fleet.CNI]kubernetes.CNI{fleet.CNIReady: kubernetes.CNIReady, fleet.CNIAbsent: kubernetes.CNIAbsent} {
 		factory, err := kubernetes.New(kubernetes.Options{
-			Kube: filepath.Join(o.BinDir, "kube"), Discovery: discovery, CNI: cni, Fsync: o.Fsync, Logger: o.Log,
+			Kube: filepath.Join(o.BinDir, "kube"), Discovery: discovery, CNI: cni, Pods: o.Pods, Fsync: o.Fsync, Logger: o.Log,
 		})
 		if err != nil {
 			return nil, err

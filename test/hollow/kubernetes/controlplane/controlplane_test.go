@@ -236,6 +236,30 @@ cluster: {controllerManager: {extraArgs: {bind-address: 0.0.0.0, controllers: jo
 	}
 }
 
+func TestTheSchedulerListensAtItsOwnMachineAndTakesMoreArguments(t *testing.T) {
+	t.Parallel()
+
+	cfg := configtest.New(t, "https://127.0.20.1:6443").ControlPlane(t, `
+cluster: {scheduler: {extraArgs: {bind-address: 0.0.0.0, v: '4'}}}`)
+
+	where := layout(t)
+	where.Files.SchedulerKubeconfig = "/run/scheduler.kubeconfig"
+
+	component, err := controlplane.Scheduler(cfg.Cluster(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, want := range map[string]string{
+		"bind-address": "127.0.20.1", "v": "4", "leader-elect": "true",
+		"kubeconfig": where.Files.SchedulerKubeconfig, "authorization-kubeconfig": where.Files.SchedulerKubeconfig,
+	} {
+		if diff := cmp.Diff([]string{want}, flag(component.Args, name)); diff != "" {
+			t.Errorf("--%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestManifests(t *testing.T) {
 	t.Parallel()
 

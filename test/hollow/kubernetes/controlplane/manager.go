@@ -13,11 +13,14 @@ import (
 	"maesh.dev/ichor/test/hollow/kubernetes/flags"
 )
 
-// ManagerPort is the controller manager's health and metrics port.
-const ManagerPort = 10257
+// ManagerPort and SchedulerPort are where the two serve their health and metrics.
+const (
+	ManagerPort   = 10257
+	SchedulerPort = 10259
+)
 
 // neededControllers are the controllers that nodes, certificates, namespaces and service accounts need. Talos runs all;
-// nothing schedules or runs pods here, and every controller less is memory and processor time for the rest.
+// every controller less is memory and processor time for the rest.
 var neededControllers = []string{
 	"certificatesigningrequest-approving-controller",
 	"certificatesigningrequest-cleaner-controller",
@@ -30,6 +33,18 @@ var neededControllers = []string{
 	"serviceaccount-controller",
 	"serviceaccount-token-controller",
 	"token-cleaner-controller",
+}
+
+// PodControllers are those that make pods, count and delete them: where kubelets run pods, they are started, too.
+var PodControllers = []string{
+	"cronjob-controller",
+	"daemonset-controller",
+	"deployment-controller",
+	"disruption-controller",
+	"job-controller",
+	"pod-garbage-collector-controller",
+	"replicaset-controller",
+	"statefulset-controller",
 }
 
 // managerPolicies are Talos' rules for extra arguments of the controller manager.
@@ -88,17 +103,26 @@ func Manager(cluster config.ClusterConfig, layout Layout) (Component, error) {
 	return component, component.fingerprint(cluster, layout)
 }
 
-// Scheduler describes the scheduler. It isn't run: nothing on a hollow cluster is scheduled.
+// Scheduler renders the scheduler's command line. Its configuration file is left out: a scheduler that has one takes
+// neither the kubeconfig nor the leader election from its flags.
 func Scheduler(cluster config.ClusterConfig, layout Layout) (Component, error) {
 	scheduler := cluster.Scheduler()
 	component := Component{Name: SchedulerName, Image: scheduler.Image(), Env: environment(scheduler.Env())}
 
+	keys := layout.Files
 	set := flags.Of(map[string]string{
+		"authentication-kubeconfig":              keys.SchedulerKubeconfig,
 		"authentication-tolerate-lookup-failure": "false",
-		"bind-address":                           "127.0.0.1",
-		"leader-elect":                           "true",
-		"profiling":                              "false",
-		"tls-min-version":                        "VersionTLS13",
+		"authorization-kubeconfig":               keys.SchedulerKubeconfig,
+		// Talos binds it to 127.0.0.1, which is every machine's here.
+		"bind-address":         layout.Node.Address.String(),
+		"kubeconfig":           keys.SchedulerKubeconfig,
+		"leader-elect":         "true",
+		"profiling":            "false",
+		"secure-port":          strconv.Itoa(SchedulerPort),
+		"tls-cert-file":        keys.SchedulerCert,
+		"tls-min-version":      "VersionTLS13",
+		"tls-private-key-file": keys.SchedulerKey,
 	})
 
 	policies := map[string]flags.Policy{
@@ -109,6 +133,8 @@ func Scheduler(cluster config.ClusterConfig, layout Layout) (Component, error) {
 	if err := set.Merge(scheduler.ExtraArgs(), policies); err != nil {
 		return component, fmt.Errorf("flags of %s: %w", component.Name, err)
 	}
+
+	set.BindTo(layout.Node.Address)
 
 	component.Args = set.Args()
 

@@ -26,8 +26,8 @@ const maxManifestDocuments = 10_000
 
 // Manifests are the objects Talos applies once the API is up: the bootstrap token, the bindings that let kubelets ask for
 // certificates, the in-cluster kubeconfig, the role that lets nodes read endpoints, and the inline manifests of the
-// configuration, in this order (Talos: k8s/manifest.go). CoreDNS, kube-proxy and flannel are left out, for nothing runs
-// pods here; manifests behind a URL aren't fetched.
+// configuration, in this order (Talos: k8s/manifest.go). CoreDNS, kube-proxy and flannel are left out, for they would
+// do nothing here; manifests behind a URL aren't fetched.
 func Manifests(cluster config.ClusterConfig) ([]*unstructured.Unstructured, error) {
 	kubeconfig, err := inClusterKubeconfig(cluster)
 	if err != nil {

@@ -52,6 +52,9 @@ type Options struct {
 	ControlPlane, Schedulable bool
 	// ServingCertificate makes the kubelet ask the cluster for its serving certificate (rotate-server-certificates).
 	ServingCertificate bool
+	// Pods makes the kubelet run the pods of its Node; their addresses are of PodNetwork.
+	Pods       bool
+	PodNetwork netip.Prefix
 	// Admin, if set, applies what the configuration wants of the Node. A worker has no such identity: it uses the
 	// kubelet's, and NodeRestriction refuses what a node must not change on itself.
 	Admin *connection.Connection
@@ -172,6 +175,11 @@ func (k *Kubelet) pkiDir() string { return filepath.Join(k.options.Dir, "pki") }
 func (k *Kubelet) run(ctx context.Context) {
 	defer close(k.done)
 
+	var runner sync.WaitGroup
+	defer runner.Wait()
+
+	runs := !k.options.Pods
+
 	pause := retryFirst
 	complaint := ""
 
@@ -188,6 +196,11 @@ func (k *Kubelet) run(ctx context.Context) {
 			return
 		case err == nil:
 			next, pause, complaint = k.options.LeaseEvery, retryFirst, ""
+
+			if !runs && k.state.Registered {
+				runs = true
+				k.startPods(ctx, &runner)
+			}
 		default:
 			next, pause = pause, min(2*pause, retryLongest)
 

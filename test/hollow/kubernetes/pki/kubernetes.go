@@ -16,7 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// KubernetesFiles are the paths of what the kube-apiserver and the kube-controller-manager of one node need.
+// KubernetesFiles are the paths of what the programs of a control plane of one node need.
 type KubernetesFiles struct {
 	// CA holds every accepted CA; IssuingCert and IssuingKey sign what the controller manager signs.
 	CA, IssuingCert, IssuingKey   string
@@ -32,6 +32,9 @@ type KubernetesFiles struct {
 	// the controller manager make that one up; here a verifiable one saves the health check from trusting anybody.
 	ManagerKubeconfig       string
 	ManagerCert, ManagerKey string
+	// SchedulerKubeconfig, SchedulerCert and SchedulerKey are the scheduler's likewise.
+	SchedulerKubeconfig         string
+	SchedulerCert, SchedulerKey string
 }
 
 // ServerNames are the subject alternative names of a kube-apiserver, in a stable order (Talos:
@@ -85,6 +88,9 @@ func WriteKubernetes(folder Folder, cluster config.ClusterConfig, node Identity,
 	files.ManagerCert, files.ManagerKey = w.issue("controller-manager", cluster.IssuingCA(), append(serverNames,
 		x509.CommonName("kube-controller-manager"), usage(stdx509.ExtKeyUsageServerAuth))...)
 
+	files.SchedulerCert, files.SchedulerKey = w.issue("scheduler", cluster.IssuingCA(), append(serverNames,
+		x509.CommonName("kube-scheduler"), usage(stdx509.ExtKeyUsageServerAuth))...)
+
 	files.AggregatorCA = w.file("aggregator-ca.crt", Bundle(nil, cluster.AggregatorCA()))
 	files.FrontProxyCert, files.FrontProxyKey = w.issue("front-proxy-client", cluster.AggregatorCA(),
 		x509.CommonName("front-proxy-client"), usage(stdx509.ExtKeyUsageClientAuth))
@@ -101,17 +107,24 @@ func WriteKubernetes(folder Folder, cluster config.ClusterConfig, node Identity,
 	files.ServiceAccountKey = w.file("service-account.key", private)
 	files.ServiceAccountPub = w.file("service-account.pub", public)
 
-	kubeconfig, err := Kubeconfig(cluster, KubeconfigUser{
-		Endpoint: localURL, User: constants.KubernetesControllerManagerOrganization, Context: "default",
-		CommonName:   constants.KubernetesControllerManagerOrganization,
-		Organization: constants.KubernetesControllerManagerOrganization,
-		Lifetime:     constants.KubernetesDefaultCertificateValidityDuration,
-	})
-	if err != nil {
-		return files, err
-	}
+	for _, program := range []struct {
+		user, file string
+		path       *string
+	}{
+		{constants.KubernetesControllerManagerOrganization, "controller-manager.kubeconfig", &files.ManagerKubeconfig},
+		{constants.KubernetesSchedulerOrganization, "scheduler.kubeconfig", &files.SchedulerKubeconfig},
+	} {
+		kubeconfig, writeErr := Kubeconfig(cluster, KubeconfigUser{
+			Endpoint: localURL, User: program.user, Context: "default",
+			CommonName: program.user, Organization: program.user,
+			Lifetime: constants.KubernetesDefaultCertificateValidityDuration,
+		})
+		if writeErr != nil {
+			return files, writeErr
+		}
 
-	files.ManagerKubeconfig = w.file("controller-manager.kubeconfig", kubeconfig)
+		*program.path = w.file(program.file, kubeconfig)
+	}
 
 	return files, errors.Join(w.errors...)
 }
