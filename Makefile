@@ -59,7 +59,7 @@ test-fuzz: setup ## every decoder of bytes from outside, for two seconds each
 fuzz: setup ## the same guided by coverage and for longer: make fuzz FUZZTIME=10m (a first build takes many minutes)
 	@FUZZ_GUIDED=1 FUZZTIME=$${FUZZTIME:-1m} build/fuzz.sh
 
-.PHONY: bench bench-scan bench-fleet bench-operations bench-api bench-config chaos chaos-api chaos-disk chaos-away
+.PHONY: bench bench-scan bench-fleet bench-operations bench-api bench-config chaos chaos-api chaos-operations chaos-disk chaos-away
 bench: build ## every measurement, one after the other, each beside what it is compared with
 	@build/bench.sh
 
@@ -83,6 +83,9 @@ chaos: build setup-test ## the long form of the tests that attack: more interlea
 
 chaos-api: build ## etcd and every API server killed, paused and cut off under load (CHAOS_FOR=3m, CHAOS_SEED=n)
 	@build/chaos.sh api
+
+chaos-operations: build ## operations while the controller dies at every write, and while everything fails (CHAOS_OPERATIONS=100, CHAOS_SEED=n)
+	@build/chaos.sh operations
 
 chaos-disk: build ## the disk under etcd really full (needs root: it mounts a small one)
 	@build/chaos.sh disk

@@ -6,6 +6,8 @@
 #
 #   slots  every interleaving of the control-plane gate, with one fault more
 #   crash  a stack whose bootstrap and controller are killed at every write, and at random
+#   operations  Talos upgraded while the controller is killed at every write of the journal, then operations of all kinds while
+#          everything fails (CHAOS_OPERATIONS=100 is how many, CHAOS_SEED=n repeats a run)
 #   api    etcd, the kube-apiserver and the ichor-apiservers killed, paused and cut off under load; CHAOS_FOR=3m is how
 #          long, CHAOS_SEED=n repeats a run; the result is .local/chaos/api.json
 #   disk   the disk under etcd full; it mounts a small one, so it needs root
@@ -24,7 +26,8 @@ run() { # run NAME GO-TEST-ARGUMENT...
 chapter() {
   case $1 in
     slots) run slots ./registry/slots/... ;;
-    crash) run crash ./test/crash ;;
+    crash) run crash -run TestKilled ./test/crash ;;
+    operations) run operations -count 1 -run TestOperation ./test/crash ;;
     api) run api -count 1 ./test/chaos -args -chaos.for="${CHAOS_FOR:-3m}" -chaos.seed="${CHAOS_SEED:-0}" -chaos.result="$PWD/.local/chaos/api.json" ;;
     disk) run disk -count 1 -tags chaosdisk ./test/chaos/disk ;;
     away) ICHOR_AWAY=${CHAOS_AWAY:-10m} run away -count 1 -run 'TestStack/the_API_is_away' ./test/e2e ;;
@@ -33,6 +36,6 @@ chapter() {
 }
 
 case ${1:-} in
-  '') for each in slots crash api disk away; do chapter "$each"; done ;;
+  '') for each in slots crash operations api disk away; do chapter "$each"; done ;;
   *) chapter "$@" ;;
 esac

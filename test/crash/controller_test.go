@@ -53,6 +53,10 @@ func runController(ctx context.Context) error {
 	if k == nil {
 		return app.Run(ctx, options)
 	}
+	if atOperations() {
+		// Operations ask connections for methods that the killer's don't have.
+		return app.RunWith(ctx, options, app.Edges{Transport: k.Transport})
+	}
 	return app.RunWith(ctx, options, app.Edges{Transport: k.Transport, Dialer: k.Dialer(talos.NewDialer(talos.DialOptions{}))})
 }
 
@@ -120,10 +124,13 @@ func controllerArguments() ([]string, error) {
 		return nil, err
 	}
 	// A Lease is created once only, and renewed when it is there.
-	renewed := slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, " update leases") })
+	renewed := atOperations() || slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, " update leases") })
 	arguments := slices.Clone(os.Args[1:])
 	if renewed {
 		return append(arguments, "--leader-elect=false"), nil
+	}
+	if os.Getenv(soakEnv) != "" {
+		return arguments, nil // with Leases as in production: servers go away meanwhile
 	}
 	return append(arguments, "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=250ms"), nil
 }

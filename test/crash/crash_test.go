@@ -57,6 +57,10 @@ type crashes struct {
 	kubernetes *kubernetes.Clientset
 	strikes    *strikes
 	begin      time.Time
+	// controllers is how many there are, 1 if zero.
+	controllers int
+	// noted are the times of kills of members of etcd, by the machine's name in the fleet.
+	noted map[string][]time.Time
 }
 
 // plan says where to kill.
@@ -139,7 +143,7 @@ func (c *crashes) start(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound(startFor))
 	defer cancel()
 	c.stack, err = localstack.Start(ctx, localstack.Options{
-		StateDir: dir, BinDir: programs(t), Machines: len(joining) + 1, Interval: 10 * time.Second, Bootstrap: c.bootstrapKilled,
+		StateDir: dir, BinDir: programs(t), Machines: len(joining) + 1, Interval: 10 * time.Second, Bootstrap: c.bootstrapKilled, Controllers: c.controllers,
 		Progress: func(message string) { t.Logf("%5.1fs %s", time.Since(c.begin).Seconds(), message) },
 	})
 	if err != nil {

@@ -56,10 +56,24 @@ func at(name string) string { return filepath.Join(os.Getenv(folderEnv), name) }
 // journal is the file of what was killed at, for each part of the product.
 func journal(part string) string { return at(part + ".kills") }
 
+// operationFile is there while the controller is killed at what operations write, and at nothing else.
+const operationFile = "operation"
+
+func atOperations() bool {
+	_, err := os.Stat(at(operationFile))
+	return err == nil
+}
+
 // open makes the killer of a part, nil where nothing is to kill.
 func open(part string) (*killer.Killer, error) {
+	if atOperations() {
+		return killer.Open(killer.Options{Journal: journal(part), Operations: true})
+	}
 	if os.Getenv(calmEnv) != "" {
 		return nil, nil
 	}
 	return killer.Open(killer.Options{Journal: journal(part), Swap: os.Getenv(swapEnv) != "", Unsent: part == partBootstrap})
 }
+
+// soakEnv is set where operations are done while everything fails.
+const soakEnv = "ICHOR_CRASH_SOAK"

@@ -37,6 +37,8 @@ type Options struct {
 	Swap bool
 	// Unsent kills right before calls of machines too.
 	Unsent bool
+	// Operations kills at what operations write alone: at each state of their journals, claims, and settled versions.
+	Operations bool
 }
 
 // Killer kills its process.
@@ -88,6 +90,12 @@ func Read(path string) ([]string, error) {
 func (k *Killer) At(moment Moment, w Write) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.options.Operations {
+		if w.Operation == "" || w.Operation == unclaimed && !k.claimed(w) {
+			return
+		}
+		w.State = w.Operation
+	}
 	key := w.key(moment)
 	if k.seen[key] {
 		return

@@ -21,6 +21,8 @@ type Write struct {
 	Object string
 	// State is what a written status says: phases and conditions, without times and words.
 	State string
+	// Operation is what a written status says of an operation: its journal, a claim, the versions that a machine is to have.
+	Operation string
 }
 
 // key is the line of the journal.
@@ -59,6 +61,7 @@ type status struct {
 	Discovery *struct {
 		Phase string `json:"phase"`
 	} `json:"discovery"`
+	journal
 }
 
 // verbs of the methods that write. What isn't here reads.
@@ -81,7 +84,7 @@ func describe(r *http.Request) (Write, bool) {
 	if resource == "events" {
 		name = c.InvolvedObject.Name + ":" + c.Reason
 	}
-	return Write{Act: verb + " " + resource, Object: name, State: c.Status.describe()}, true
+	return Write{Act: verb + " " + resource, Object: name, State: c.Status.describe(), Operation: c.Status.operation(resource)}, true
 }
 
 // target is the resource with its subresource, and the object's name, of a path of the Kubernetes API.

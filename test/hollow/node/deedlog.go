@@ -21,9 +21,11 @@ const (
 	DeedBoot = "boot"
 	// DeedInstaller is a run of the installer, to its end.
 	DeedInstaller = "installer"
-	// DeedToldReboot and DeedToldUpgrade are calls that were taken: a reboot, an upgrade of the older kind.
-	DeedToldReboot  = "told-reboot"
-	DeedToldUpgrade = "told-upgrade"
+	// DeedToldReboot, DeedToldShutdown and DeedToldUpgrade are calls that were taken: a reboot, a shutdown, an upgrade of the
+	// older kind.
+	DeedToldReboot   = "told-reboot"
+	DeedToldShutdown = "told-shutdown"
+	DeedToldUpgrade  = "told-upgrade"
 	// DeedPull is a pull that ended well.
 	DeedPull = "pull"
 )

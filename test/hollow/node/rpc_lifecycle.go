@@ -34,6 +34,7 @@ func (s *machineService) Reboot(_ context.Context, in *machine.RebootRequest) (*
 func (s *machineService) Shutdown(_ context.Context, in *machine.ShutdownRequest) (*machine.ShutdownResponse, error) {
 	actor := uuid.NewString()
 	s.boot.kernelLog.printf("[talos] shutdown via API received. actor id: %s", actor)
+	s.boot.did(Deed{What: DeedToldShutdown})
 	s.boot.runSequence(actor, sequence.Shutdown, true, s.boot.shutdownPhases(in))
 	return &machine.ShutdownResponse{Messages: []*machine.Shutdown{{ActorId: actor}}}, nil
 }
