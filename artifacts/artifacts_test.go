@@ -186,6 +186,9 @@ func TestControllerDrainsAndChangesNothingElseOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	got := map[string][]string{}
 	for _, rule := range rules(t, "ClusterRole", artifacts.ControllerName) {
+		for _, path := range rule.NonResourceURLs {
+			got[path] = rule.Verbs
+		}
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				if group == v1alpha1.GroupName || group == "certificates.k8s.io" || resource == "apiservices" {
@@ -203,6 +206,7 @@ func TestControllerDrainsAndChangesNothingElseOfWhatRuns(t *testing.T) {
 		"policy/poddisruptionbudgets":      {"list"},
 		"persistentvolumeclaims":           {"get"},
 		"storage.k8s.io/volumeattachments": {"list"},
+		"/metrics":                         {"get"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights of the controller on what runs in the cluster (-want +got):\n%s", diff)

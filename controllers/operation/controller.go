@@ -24,6 +24,7 @@ import (
 	"maesh.dev/ichor/pkg/client/clientset/versioned"
 	informers "maesh.dev/ichor/pkg/client/informers/externalversions/ichor/v1alpha1"
 	listers "maesh.dev/ichor/pkg/client/listers/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/talos"
 )
 
@@ -57,6 +58,13 @@ type Gatekeeper interface {
 	Check(ctx context.Context, gate v1alpha1.OperationGate, occasion gates.Occasion) (gates.Result, error)
 }
 
+// APIServers asks each kube-apiserver of a cluster by itself.
+type APIServers interface {
+	// DeprecatedAPIs are the API versions whose end is announced that the kube-apiserver at an address, host:port, was asked for
+	// since it started.
+	DeprecatedAPIs(ctx context.Context, address string) ([]kube.DeprecatedAPI, error)
+}
+
 // Config is what the controller works with.
 type Config struct {
 	Client      versioned.Interface
@@ -66,6 +74,7 @@ type Config struct {
 	Patches     informers.TalosConfigPatchInformer
 	Pods        corev1client.PodsGetter
 	Nodes       corev1client.NodesGetter
+	APIServers  APIServers
 	Credentials Credentials
 	Dialer      talos.Dialer
 	Stager      Stager

@@ -28,6 +28,7 @@ import (
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
 	"maesh.dev/ichor/pkg/client/clientset/versioned/fake"
 	"maesh.dev/ichor/pkg/client/informers/externalversions"
+	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/machineconfig"
 	"maesh.dev/ichor/pkg/talos"
 	"maesh.dev/ichor/pkg/talos/talostest"
@@ -45,6 +46,9 @@ type rig struct {
 	node    map[string]*talostest.Machine
 	drainer *drainer
 	gates   map[string]gates.Result
+	// deprecated are the API versions that each kube-apiserver was asked for, by its address.
+	deprecated map[string][]kube.DeprecatedAPI
+	metricsErr error
 	// rendered is what every machine should have.
 	rendered string
 	// life is nil while the controller lives; killAt counts down to its death.
@@ -138,6 +142,14 @@ func (r *rig) UnstageConfiguration(_ context.Context, name string) error {
 	}
 	r.node[name].Do(func(s *talostest.State) { s.Staged = nil })
 	return nil
+}
+
+// DeprecatedAPIs implements APIServers.
+func (r *rig) DeprecatedAPIs(_ context.Context, address string) ([]kube.DeprecatedAPI, error) {
+	if err := r.alive(); err != nil {
+		return nil, err
+	}
+	return r.deprecated[address], r.metricsErr
 }
 
 // CredentialsFor implements Credentials.
@@ -322,7 +334,7 @@ func (r *rig) start(killAt int) {
 	patches := factory.Ichor().V1alpha1().TalosConfigPatches()
 	controller, err := New(Config{
 		Client: r.api, Operations: operations, Machines: machines, Clusters: clusters, Patches: patches,
-		Nodes: r.kube.CoreV1(), Pods: r.kube.CoreV1(), Credentials: r, Dialer: r.world,
+		Nodes: r.kube.CoreV1(), Pods: r.kube.CoreV1(), APIServers: r, Credentials: r, Dialer: r.world,
 		Stager: r, Drainer: r.drainer, Snapshots: r, Gates: r, Recorder: r.recorder, Clock: r.clock,
 	})
 	if err != nil {

@@ -133,7 +133,7 @@ func planKubernetes(p *planning) {
 	}
 	for _, name := range []string{
 		kubernetesupgrade.CheckPath, kubernetesupgrade.CheckSkew, kubernetesupgrade.CheckTalos,
-		kubernetesupgrade.CheckRemoved,
+		kubernetesupgrade.CheckRemoved, kubernetesupgrade.CheckAPIVersions,
 	} {
 		result, message := sumUp(name, findings)
 		p.check(name, result, message)
@@ -153,7 +153,6 @@ func planKubernetes(p *planning) {
 		p.plan.Risks = append(p.plan.Risks, fmt.Sprintf("spec.kubernetesVersion of cluster %s stays %s: machines that join are given that", p.cluster.Name, kubernetesupgrade.WithV(wanted)))
 	}
 	p.plan.Risks = append(p.plan.Risks,
-		"objects of API versions that the new version doesn't serve aren't looked for; kubectl get --raw /metrics | grep apiserver_requested_deprecated_apis tells who may miss them",
 		"Talos' own manifests (CoreDNS, kube-proxy, flannel) stay as they are: Talos writes each once; change their images by kubectl")
 	p.chosen = slices.DeleteFunc(p.chosen, func(m *v1alpha1.TalosMachine) bool {
 		return m.Status.SettledVersions != nil && hasAll(m.Status.SettledVersions, to) && p.kubernetes.runsAll(m.Name, to)

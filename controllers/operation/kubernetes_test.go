@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/kubernetesupgrade"
 	"maesh.dev/ichor/pkg/talos/talostest"
 )
@@ -340,6 +341,11 @@ func TestAKubernetesUpgradeThatCantBe(t *testing.T) {
 				patch(v, "sidecars", `{"apiServer":{"extraArgs":{"feature-gates":"SidecarContainers=true,NodeLogQuery=true"}}}`)
 			}, "v1.37.0", "TalosConfigPatch sidecars, cluster.apiServer.extraArgs.feature-gates: feature gate SidecarContainers of kube-apiserver is gone in 1.37",
 		},
+		"an API version that is gone and in use": {
+			func(v *release) {
+				v.deprecated = map[string][]kube.DeprecatedAPI{"10.0.0.2:6443": {{Group: "networking.k8s.io", Version: "v1beta1", Resource: "servicecidrs", RemovedRelease: "1.37"}}}
+			}, "v1.37.0", "servicecidrs of networking.k8s.io/v1beta1 is in use, and Kubernetes 1.37 doesn't serve it any more: it was asked for on cp-2",
+		},
 		"a machine with a configuration of its own": {
 			func(v *release) {
 				v.change("worker-1", func(m *v1alpha1.TalosMachine) { m.Status.SettledVersions = nil })
@@ -360,6 +366,33 @@ func TestAKubernetesUpgradeThatCantBe(t *testing.T) {
 			if len(v.moves) > 0 || len(v.drainer.drained) > 0 {
 				t.Errorf("moved %v, drained %v", v.moves, v.drainer.drained)
 			}
+		})
+	}
+}
+
+// Where kube-apiserver can't be asked for what it was asked for, that is told, not taken for nothing; within a minor version
+// nobody need be asked.
+func TestWhichAPIVersionsAreInUseMayNotBeKnown(t *testing.T) {
+	t.Parallel()
+	for to, want := range map[string]v1alpha1.CheckResult{"v1.37.0": v1alpha1.CheckWarned, newVersion: v1alpha1.CheckPassed} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			v := newRelease(t, 3, 0)
+			v.metricsErr = errors.New("it answers 403 Forbidden")
+			v.create("up", func(spec *v1alpha1.TalosOperationSpec) {
+				spec.Mode, spec.KubernetesUpgrade = v1alpha1.OperationModePlan, &v1alpha1.KubernetesUpgrade{Version: to}
+			})
+			got := v.until("up", func(o *v1alpha1.TalosOperation) bool { return isOver(o) })
+			for _, check := range got.Status.Plan.Checks {
+				if check.Name != kubernetesupgrade.CheckAPIVersions {
+					continue
+				}
+				if told := strings.Contains(check.Message, "cp-3: whether API versions are in use that v1.37.0 doesn't serve isn't known, as it answers 403 Forbidden"); check.Result != want || told != (want == v1alpha1.CheckWarned) {
+					t.Errorf("%s: %s", check.Result, check.Message)
+				}
+				return
+			}
+			t.Errorf("there is no such check in %+v", got.Status.Plan.Checks)
 		})
 	}
 }

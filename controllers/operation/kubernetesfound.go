@@ -4,7 +4,9 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -85,7 +87,68 @@ func (r *run) gatherKubernetes(ctx context.Context, p *planning) error {
 		}
 		p.kubernetes.machines = append(p.kubernetes.machines, found)
 	}
+	r.gatherAPIs(ctx, p, pods.Items, to)
 	return nil
+}
+
+// gatherAPIs asks the kube-apiservers whose minor version the upgrade leaves for what they were asked for. One that can't be
+// asked says nothing: that is told.
+func (r *run) gatherAPIs(ctx context.Context, p *planning, pods []corev1.Pod, to string) {
+	inUse := kubernetesupgrade.InUse{}
+	for _, m := range p.all {
+		if !isMember(m, p.cluster) || m.Spec.Role != v1alpha1.RoleControlPlane {
+			continue
+		}
+		pod := staticPod(kubernetesupgrade.APIServer, m.Status.NodeName, pods)
+		if pod == nil || !kubernetesupgrade.CrossesMinor(imageVersion(pod), to) {
+			continue // whether it is seen to run is another check
+		}
+		requested, err := r.deprecatedAPIs(ctx, m, pod)
+		if err != nil {
+			p.kubernetes.findings = append(p.kubernetes.findings, kubernetesupgrade.Finding{Check: kubernetesupgrade.CheckAPIVersions, Message: fmt.Sprintf(
+				"%s: whether API versions are in use that %s doesn't serve isn't known, as %s; look by yourself: kubectl get --raw /metrics | grep apiserver_requested_deprecated_apis",
+				m.Name, to, err)})
+			continue
+		}
+		inUse[m.Name] = requested
+	}
+	p.kubernetes.findings = append(p.kubernetes.findings, kubernetesupgrade.CheckAPIs(inUse, to)...)
+}
+
+func (r *run) deprecatedAPIs(ctx context.Context, m *v1alpha1.TalosMachine, pod *corev1.Pod) ([]kubernetesupgrade.Requested, error) {
+	address := apiServerAddress(m, pod)
+	if address == "" {
+		return nil, errors.New("the address of its kube-apiserver isn't known")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	asked, err := r.APIServers.DeprecatedAPIs(ctx, address)
+	var requested []kubernetesupgrade.Requested
+	for _, api := range asked {
+		requested = append(requested, kubernetesupgrade.Requested{
+			API: kubernetesupgrade.API{Group: api.Group, Version: api.Version, Resource: api.Resource}, Announced: api.RemovedRelease,
+		})
+	}
+	return requested, err
+}
+
+// apiServerAddress is where the kube-apiserver of a static pod listens; empty if that isn't known.
+func apiServerAddress(m *v1alpha1.TalosMachine, pod *corev1.Pod) string {
+	host, port := pod.Status.HostIP, "6443"
+	if host == "" && len(m.Status.Addresses) > 0 {
+		host = m.Status.Addresses[0]
+	}
+	if host == "" {
+		return ""
+	}
+	for _, container := range pod.Spec.Containers {
+		for _, argument := range slices.Concat(container.Command, container.Args) {
+			if given, is := strings.CutPrefix(argument, "--secure-port="); is {
+				port = given
+			}
+		}
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // installedTalos looks whether the Talos that a machine is to have runs the version, where another one runs: its configuration

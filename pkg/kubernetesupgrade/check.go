@@ -75,6 +75,8 @@ const (
 	CheckSkew    = "VersionSkew"
 	CheckTalos   = "TalosCompatibility"
 	CheckRemoved = "RemovedSettings"
+	// CheckAPIVersions is about the versions of APIs that somebody uses.
+	CheckAPIVersions = "RemovedAPIs"
 )
 
 // judge holds what the checks share.

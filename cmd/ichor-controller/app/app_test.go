@@ -91,7 +91,7 @@ func (c *cluster) start(t *testing.T, change func(*Options)) *running {
 		change(&options)
 	}
 	world := talostest.NewWorld()
-	p, err := assembleWith(clients{c.ichor, c.kube, c.aggregator, dynamicfake.NewSimpleDynamicClient(scheme.Scheme)}, world, world, options)
+	p, err := assembleWith(clients{c.ichor, c.kube, c.aggregator, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), nil}, world, world, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func assemble(config *rest.Config, options Options, edges Edges) (*program, erro
 	if edges.Prober == nil {
 		edges.Prober = talos.NewProber(talos.ProbeOptions{})
 	}
-	return assembleWith(clients{ichor, kubernetes, registration, objects}, edges.Dialer, edges.Prober, options)
+	return assembleWith(clients{ichor, kubernetes, registration, objects, kube.APIServers{Config: config}}, edges.Dialer, edges.Prober, options)
 }
 
 // clients are those of the APIs that the controller uses.
@@ -142,6 +142,8 @@ type clients struct {
 	aggregator aggregator.Interface
 	// objects reads objects of any kind.
 	objects dynamic.Interface
+	// apiServers are asked one by one.
+	apiServers operationcontroller.APIServers
 }
 
 func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, options Options) (*program, error) {
@@ -206,8 +208,8 @@ func assembleWith(clients clients, dialer talos.Dialer, prober talos.Prober, opt
 		return nil, err
 	}
 	operation, err := operationcontroller.New(operationcontroller.Config{
-		Client: ichor, Operations: operations, Machines: machines, Clusters: clusters, Patches: patches, Nodes: kubernetes.CoreV1(), Pods: kubernetes.CoreV1(), Credentials: credentials, Dialer: dialer,
-		Stager: machine, Drainer: drain.Drainer{Client: kubernetes}, Gates: gates.Checker{Kubernetes: kubernetes, Objects: clients.objects},
+		Client: ichor, Operations: operations, Machines: machines, Clusters: clusters, Patches: patches, Nodes: kubernetes.CoreV1(), Pods: kubernetes.CoreV1(), APIServers: clients.apiServers,
+		Credentials: credentials, Dialer: dialer, Stager: machine, Drainer: drain.Drainer{Client: kubernetes}, Gates: gates.Checker{Kubernetes: kubernetes, Objects: clients.objects},
 		Snapshots: snapshots, Recorder: p.recorder,
 	})
 	if err != nil {
