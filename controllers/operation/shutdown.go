@@ -143,6 +143,10 @@ func (v *visit) powerOff(ctx context.Context) (outcome, error) {
 		if why, err := v.ownGates(ctx); err != nil || why != "" {
 			return outcome{message: why}, err
 		}
+	} else if v.now.Sub(v.record.At.Time) > silence {
+		if back := v.backAgain(ctx); back != "" {
+			return passedOver("is left running: %s was off and is back, so the cluster is being powered on again", back)
+		}
 	}
 	target, ok := node.(shutdowner)
 	if !ok {
@@ -152,6 +156,34 @@ func (v *visit) powerOff(ctx context.Context) (outcome, error) {
 		return waiting("refused to shut down: %s", err)
 	}
 	return outcome{acted: true, message: "was told to shut down"}, nil
+}
+
+// backAgain names a control plane of the operation that was told before and is in another boot by now: somebody powers the
+// cluster on, while one that wasn't told yet is about to be. Empty if none is known to be.
+func (v *visit) backAgain(ctx context.Context) string {
+	for i := range v.op.Status.Machines {
+		record := &v.op.Status.Machines[i]
+		if record.Name == v.m.Name || record.BootID == "" {
+			continue
+		}
+		other, err := v.machines.Get(record.Name)
+		if err == nil && other.Spec.Role == v1alpha1.RoleControlPlane && v.inAnotherBoot(ctx, other, record.BootID) {
+			return record.Name
+		}
+	}
+	return ""
+}
+
+func (v *visit) inAnotherBoot(ctx context.Context, m *v1alpha1.TalosMachine, boot string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout/8)
+	defer cancel()
+	node, err := v.reach(ctx, m)
+	if err != nil {
+		return false
+	}
+	defer node.Close() //nolint:errcheck // it was read from only
+	id, err := node.BootID(ctx)
+	return err == nil && id != boot
 }
 
 // notePoweredOff writes on the machine's object that it is off, and by which operation: whoever wonders why it doesn't answer

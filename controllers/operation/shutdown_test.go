@@ -69,6 +69,16 @@ func TestAWholeClusterIsShutDownWorkersFirst(t *testing.T) {
 // finished, and nothing is shut down that somebody has powered on, or that wasn't told in time.
 func TestAClusterThatIsPoweredOnAgainStaysOn(t *testing.T) {
 	t.Parallel()
+	for name, after := range map[string]time.Duration{"soon": 2 * time.Minute, "later": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			staysOn(t, after)
+		})
+	}
+}
+
+func staysOn(t *testing.T, after time.Duration) {
+	t.Helper()
 	r := newRig(t, 3, 1)
 	r.create("off", shutdownAll)
 	r.run("off", func(*v1alpha1.TalosOperation) bool { return len(r.shutdowns()) == 4 })
@@ -84,7 +94,7 @@ func TestAClusterThatIsPoweredOnAgainStaysOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.shutdowns()
-	r.clock.Step(time.Hour)
+	r.clock.Step(after)
 	r.powerOn("cp-1", "cp-2", "worker-1")
 	r.node["cp-3"].Do(func(s *talostest.State) { s.Mode = talostest.Configured })
 	r.start(0)
