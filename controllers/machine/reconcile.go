@@ -93,8 +93,7 @@ func (v *visit) stepApproved(ctx context.Context) error {
 		return nil
 	}
 	if endsWithMachines(v.cluster) {
-		v.block(reasonClusterDeleted, "the cluster is being deleted: nothing is sent to the machine, and it goes with the cluster", pollSlow)
-		return nil
+		return v.stepEnding(ctx)
 	}
 	if waits, err := v.waitsForTurn(); err != nil || waits {
 		return err

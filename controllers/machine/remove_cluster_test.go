@@ -31,7 +31,7 @@ func TestNothingIsWrittenToTheMachinesOfAClusterThatIsLetGo(t *testing.T) {
 	// Not even a configuration, to one that was approved a moment ago or has another to have by now.
 	s.changeMachine(worker, func(m *v1alpha1.TalosMachine) { m.Spec.NodeLabels = map[string]string{"a": "b"} })
 	for _, name := range []string{plane, worker, fresh} {
-		wantCondition(t, s.mustReconcile(name), v1alpha1.ConditionReady, metav1.ConditionFalse, reasonClusterDeleted)
+		wantCondition(t, s.mustReconcile(name), v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, reasonClusterDeleted)
 		s.changeMachine(name, deleting)
 		s.mustReconcile(name)
 		if got := s.machines[name].Snapshot(); !s.let(name) || got.Resets != 0 || got.Reboots != 0 {
@@ -91,8 +91,14 @@ func TestTheLastControlPlaneOfADestroyedClusterGoesUngracefully(t *testing.T) {
 func TestControlPlanesOfADestroyedClusterLeaveEtcdWhileThereIsOne(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	names := s.controlPlanes(11, 12)
+	names := s.controlPlanes(11, 12, 13)
 	s.changeCluster(goingWith(v1alpha1.ClusterDeletionDestroy))
+	// Those that wait for their turn are looked at meanwhile, and are as well as they were.
+	for _, name := range []string{names[0], names[2]} {
+		m := s.mustReconcile(name)
+		wantCondition(t, m, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		wantCondition(t, m, v1alpha1.ConditionConfigApplied, metav1.ConditionFalse, reasonClusterDeleted)
+	}
 	s.changeMachine(names[1], deleting)
 	s.mustReconcile(names[1])
 	if got := s.machines[names[1]].Snapshot(); got.Resets != 1 || got.Ungraceful != 0 {
