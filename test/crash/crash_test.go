@@ -143,7 +143,7 @@ func (c *crashes) start(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound(startFor))
 	defer cancel()
 	c.stack, err = localstack.Start(ctx, localstack.Options{
-		StateDir: dir, BinDir: programs(t), Machines: len(joining) + 1, Interval: 10 * time.Second, Bootstrap: c.bootstrapKilled, Controllers: c.controllers,
+		StateDir: dir, BinDir: programs(t), Machines: len(joining) + 1, Interval: 10 * time.Second, Bootstrap: c.bootstrapKilled, Controllers: c.controllers, NoPods: true,
 		Progress: func(message string) { t.Logf("%5.1fs %s", time.Since(c.begin).Seconds(), message) },
 	})
 	if err != nil {

@@ -21,6 +21,9 @@ func newcomer(t *testing.T, s *suite) {
 		commands = append(commands, suggestion.Command)
 	}
 	shell(t, commands)
+	if err := s.kubernetes.AppsV1().Deployments(metav1.NamespaceDefault).Delete(t.Context(), "hello", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
 
 	m := s.at(t, s.stack.Fleet().Machines[1].Addr())
 	if m.Spec.Approval == nil || m.Spec.Approval.By != "operator" {
@@ -44,7 +47,7 @@ func shell(t *testing.T, commands []string) {
 	if err != nil {
 		t.Fatalf("what was printed fails: %v\n%s", err, output)
 	}
-	for _, want := range []string{"FIELDS:", "addressing", "worker-1", "condition met", `"subresource":"approval"`} {
+	for _, want := range []string{"FIELDS:", "addressing", "worker-1", "condition met", "deployment.apps/hello condition met", `"subresource":"approval"`} {
 		if !strings.Contains(string(output), want) {
 			t.Errorf("the output has no %q:\n%s", want, output)
 		}

@@ -102,7 +102,7 @@ func (s *suite) holdPod(t *testing.T, namespace, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod, err := core.Pods(namespace).Create(ctx, &corev1.Pod{
+	_, err = core.Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels},
 		Spec: corev1.PodSpec{
 			NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](0), AutomountServiceAccountToken: ptr.To(false),
@@ -110,11 +110,6 @@ func (s *suite) holdPod(t *testing.T, namespace, node string) {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
-	}
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if _, err := core.Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"maesh.dev/ichor/pkg/talos"
 	"maesh.dev/ichor/test/hollow/control"
@@ -19,8 +20,11 @@ import (
 const maxSocket = 100
 
 // hollowArgs are the arguments of the program that hosts the machines.
-func hollowArgs(dir state.Dir, binaries string) []string {
-	return []string{"run", "--fleet", dir.Fleet(), "--state", dir.Machines(), "--control", controlSocket(dir), "--bin", binaries}
+func hollowArgs(dir state.Dir, o Options) []string {
+	return []string{
+		"run", "--fleet", dir.Fleet(), "--state", dir.Machines(), "--control", controlSocket(dir), "--bin", o.BinDir,
+		"--pods=" + strconv.FormatBool(!o.NoPods),
+	}
 }
 
 // controlSocket is where the machines are told to misbehave: in the stack's folder, unless that has too long a name.

@@ -52,6 +52,8 @@ type Options struct {
 	// NoAuditLog leaves the audit logs where the control planes write them, with every request in them, by Talos' own policy:
 	// with a large fleet, gathering them takes a good part of a CPU.
 	NoAuditLog bool
+	// NoPods leaves out what schedules and runs pods, which takes a program for each control plane and a watch for each node.
+	NoPods bool
 	// Interval is the time between two scans for machines, 15 s if zero.
 	Interval time.Duration
 	// Bootstrap brings the first node up; nil is bootstrap.Run in this process.
@@ -63,7 +65,7 @@ type Options struct {
 }
 
 // binaries are the programs that a stack needs.
-var binaries = []string{"hollow", "kube-apiserver", "kube-controller-manager", "kubectl", "ichor-apiserver", "ichor-controller", "ichor"}
+var binaries = []string{"hollow", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "ichor-apiserver", "ichor-controller", "ichor"}
 
 // complete fills in defaults and tells all faults at once.
 func (o *Options) complete() error {

@@ -206,7 +206,7 @@ func (s *Stack) startMachines(ctx context.Context) (err error) {
 	s.endpoint = s.balance(s.ports.loopback.Listener(), balancer.Config{
 		Name: "kube-apiserver", Backends: s.machineAddresses(6443), Check: s.health.check,
 	})
-	s.hollow = s.start("hollow", "hollow", hollowArgs(s.dir, s.options.BinDir)...)
+	s.hollow = s.start("hollow", "hollow", hollowArgs(s.dir, s.options)...)
 	s.machines = control.NewClient(controlSocket(s.dir))
 	if s.fingerprint, err = s.awaitConsole(ctx); err != nil {
 		return err

@@ -50,6 +50,10 @@ func (s *Stack) suggest(ctx context.Context) ([]Suggestion, error) {
 		},
 		Suggestion{"watch it install, reboot and join", "kubectl wait --for=condition=Ready talosmachine/" + machine + " --timeout=5m"},
 		Suggestion{"its Node", "kubectl get nodes -o wide"},
+		Suggestion{
+			"something that runs on it",
+			"kubectl create deployment hello --image=hello:1 && kubectl wait --for=condition=Available deployment/hello --timeout=2m",
+		},
 		Suggestion{"the disk Talos was installed on", "kubectl get talosmachine " + machine + ` -o jsonpath='{.status.systemDisk}{"\n"}'`},
 		Suggestion{
 			"your approval in the audit log of the kube-apiserver",

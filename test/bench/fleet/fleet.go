@@ -62,8 +62,8 @@ func startStack(ctx context.Context, s settings, begin time.Time) (*localstack.S
 		// What a cluster has that says nothing about it; a shorter one would look at all machines again and again.
 		Interval: 5 * time.Minute,
 		// The control plane's own is counted.
-		NoAuditLog: true,
-		Progress:   func(message string) { say(begin, "%s", message) },
+		NoAuditLog: true, NoPods: true,
+		Progress: func(message string) { say(begin, "%s", message) },
 	}
 	if s.profile {
 		options.ControllerArgs = []string{"--profiling"}
