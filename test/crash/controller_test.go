@@ -34,7 +34,8 @@ const (
 // runController is ichor-controller, but that it dies at its writes.
 func runController(ctx context.Context) error {
 	options := app.DefaultOptions()
-	options.NodeStreamAddress = "" // nobody reads logs here
+	options.NodeStreamAddress = ""               // nobody reads logs here
+	options.Profiling = os.Getenv(soakEnv) != "" // a garbage collection is asked for
 	flags := pflag.NewFlagSet(asController, pflag.ContinueOnError)
 	options.AddFlags(flags)
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)

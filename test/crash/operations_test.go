@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
@@ -108,26 +109,47 @@ func (c *crashes) ended(t *testing.T, name string) error {
 	}
 }
 
-// tellSteps says at which steps the controller was killed how often, and holds that against those that there are.
-func (c *crashes) tellSteps(t *testing.T, kills []string) {
-	t.Helper()
+// stepsOf counts kills by what was written: the step of the machine that is worked on, or the object.
+func stepsOf(kills []string) map[string]int {
 	count := map[string]int{}
 	for _, kill := range kills {
-		// The step that the write is about is the one of the current machine.
+		// answered VERB RESOURCE NAME PHASE at MACHINE MACHINE=STEP/STATE+…
 		words := strings.Fields(kill)
 		at := slices.Index(words, "at")
-		if at < 0 || at+1 >= len(words) {
+		if len(words) < 3 || words[2] != "talosoperations/status" || at < 0 {
 			count[strings.Join(words[1:min(3, len(words))], " ")]++
 			continue
 		}
 		step := "between machines"
-		for _, word := range words[at+2:] {
+		for _, word := range words[min(at+2, len(words)):] {
 			if name, rest, ok := strings.Cut(word, "="); ok && strings.HasPrefix(words[at+1], name) {
 				step, _, _ = strings.Cut(rest, "+")
 			}
 		}
 		count[step]++
 	}
+	return count
+}
+
+func TestKillsAreCountedByTheStepTheyWereAt(t *testing.T) {
+	t.Parallel()
+	got := stepsOf([]string{
+		"answered update talosclusters/status local claim of upgrade-all",
+		"answered update talosoperations/status upgrade-all Pending at",
+		"answered update talosoperations/status upgrade-all Running at 1a370885-ca9b 1a370885=Install/Acted+boot b-1+cordoned acfc572d=PullImage/Verified",
+		"answered update talosoperations/status upgrade-all Running at acfc572d-c29c 1a370885=Uncordon/Verified+boot b-1+done acfc572d=Gates/Intended",
+		"answered update talosmachines/status 1a370885-ca9b settled at v1.13.9 376567988ad3",
+	})
+	want := map[string]int{"update talosclusters/status": 1, "between machines": 1, "Install/Acted": 1, "Gates/Intended": 1, "update talosmachines/status": 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// tellSteps says at which steps the controller was killed how often, and holds that against those that there are.
+func (c *crashes) tellSteps(t *testing.T, kills []string) {
+	t.Helper()
+	count := stepsOf(kills)
 	t.Logf("kills by step: %v", count)
 	for _, must := range []string{"Gates", "Snapshot", "Cordon", "Drain", "PullImage", "HandOver", "Install", "Reboot", "Verify", "Uncordon"} {
 		verified := false
@@ -185,9 +207,17 @@ func (c *crashes) deeds(t *testing.T, machine string) []node.Deed {
 }
 
 // judge gathers what was left and what was written down since a time, and has it judged.
-func (c *crashes) judge(t *testing.T, since time.Time, faults []operations.Fault, grown *[2]operations.Process) *operations.Verdict {
+func (c *crashes) judge(t *testing.T, since time.Time, s *soak, grown *[2]operations.Process) *operations.Verdict {
 	t.Helper()
-	h := &operations.History{Faults: faults, Left: c.left(t)}
+	h := &operations.History{Left: c.left(t)}
+	if s != nil {
+		h.Faults = s.faults
+		for _, fault := range s.faults {
+			if fault.What == "etcd paused" { // who is paused writes nothing down
+				h.Missed = append(h.Missed, fault.Span)
+			}
+		}
+	}
 	if grown != nil {
 		h.Left.Before, h.Left.After = grown[0], grown[1]
 	}
@@ -212,7 +242,11 @@ func (c *crashes) judge(t *testing.T, since time.Time, faults []operations.Fault
 		t.Fatal(err)
 	}
 	for i := range list.Items {
-		h.Operations = append(h.Operations, c.history(&list.Items[i]))
+		operation := c.history(&list.Items[i])
+		if s != nil {
+			operation.Pauses = s.pauses[operation.Name]
+		}
+		h.Operations = append(h.Operations, operation)
 	}
 	v := operations.Judge(h)
 	for _, violation := range v.Violations {
