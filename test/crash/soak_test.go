@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,7 +94,8 @@ func soaked(t *testing.T) {
 	s := &soak{crashes: &crashes{controllers: 2}, t: t, rng: rand.New(rand.NewPCG(seed, 0)), pauses: map[string][]operations.Pause{}}
 	cluster5(t, s.crashes)
 	s.members = s.machines(t)
-	since, before := time.Now(), s.process(t)
+	before := s.lead(t)
+	since := time.Now()
 	phases := map[string]int{}
 	for n := range int(count) {
 		operation := s.make(t, n)
@@ -250,6 +252,35 @@ func (s *soak) powerOn(t *testing.T) {
 			s.do(t, "power-on", s.members[i].Name)
 		}
 	}
+}
+
+const (
+	// leads is how many goroutines more a controller has at least when it leads.
+	leads = 100
+	// leadFor is how long it may take until one leads after the other was killed: a Lease runs out before.
+	leadFor = 45 * time.Second
+	// maxTurns is how often the other is killed for that: it is back at once, and may lead again.
+	maxTurns = 8
+)
+
+// lead has the controller that nobody will kill lead, so that it is held against itself as a leader, and measures it.
+func (s *soak) lead(t *testing.T) operations.Process {
+	t.Helper()
+	waits := s.process(t)
+	for range maxTurns {
+		if err := syscall.Kill(s.stack.Controllers()[0].PID(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(leadFor); time.Now().Before(end); {
+			if now := s.process(t); now.Goroutines > waits.Goroutines+leads {
+				s.ready(t, len(s.members))
+				return s.process(t)
+			}
+			<-time.After(look)
+		}
+	}
+	t.Fatalf("the second controller never led, though the first one was killed %d times", maxTurns)
+	return waits
 }
 
 // process is how large the controller is that nobody kills, after a garbage collection.
