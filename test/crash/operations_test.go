@@ -220,6 +220,11 @@ func (c *crashes) judge(t *testing.T, since time.Time, s *soak, grown *[2]operat
 	}
 	if grown != nil {
 		h.Left.Before, h.Left.After = grown[0], grown[1]
+		log, err := os.ReadFile(c.stack.Dir().Log("ichor-controller-2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Left.LostLead = strings.Contains(string(log), "lost the lead: the Lease could not be renewed")
 	}
 	for _, m := range c.machines(t) {
 		if m.Spec.Role == v1alpha1.RoleControlPlane {

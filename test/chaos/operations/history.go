@@ -82,6 +82,8 @@ type Left struct {
 	Plain, Jobs, Staged []string
 	// Before and After are a controller before the first operation and after the last.
 	Before, After Process
+	// LostLead tells that this controller's log says that it ended because it couldn't renew its Lease, as it is to.
+	LostLead bool
 }
 
 // History is all that is judged.

@@ -211,7 +211,7 @@ func (v *Verdict) left(l *Left) {
 			v.broken("left behind: %s: %s", each.what, strings.Join(each.found, ", "))
 		}
 	}
-	if l.Before.Started != l.After.Started {
+	if l.Before.Started != l.After.Started && !l.LostLead {
 		v.broken("left behind: the controller that was to live through all of it was started again")
 		return
 	}

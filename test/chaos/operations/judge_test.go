@@ -148,14 +148,15 @@ func TestEachInvariantIsJudged(t *testing.T) {
 			},
 			want: []string{"reason"},
 		},
-		"a claim is left":             {forge: func(h *History) { h.Left.Claims = []string{"reboot-1"} }, want: []string{"left behind: claims"}},
-		"a Node is left cordoned":     {forge: func(h *History) { h.Left.Cordons = []string{"cp-1"} }, want: []string{"left behind: cordons"}},
-		"a plain snapshot is left":    {forge: func(h *History) { h.Left.Plain = []string{"plain"} }, want: []string{"left behind: plain snapshots"}},
-		"a Job is left":               {forge: func(h *History) { h.Left.Jobs = []string{"gate"} }, want: []string{"left behind: Jobs"}},
-		"a configuration waits":       {forge: func(h *History) { h.Left.Staged = []string{"w"} }, want: []string{"left behind: staged configurations"}},
-		"the controller has ended":    {forge: func(h *History) { h.Left.After.Started = 2 }, want: []string{"left behind: the controller"}},
-		"the controller's goroutines": {forge: func(h *History) { h.Left.After.Goroutines = 500 }, want: []string{"left behind: goroutines"}},
-		"the controller's heap":       {forge: func(h *History) { h.Left.After.HeapMB = 500 }, want: []string{"left behind: heap"}},
+		"a claim is left":              {forge: func(h *History) { h.Left.Claims = []string{"reboot-1"} }, want: []string{"left behind: claims"}},
+		"a Node is left cordoned":      {forge: func(h *History) { h.Left.Cordons = []string{"cp-1"} }, want: []string{"left behind: cordons"}},
+		"a plain snapshot is left":     {forge: func(h *History) { h.Left.Plain = []string{"plain"} }, want: []string{"left behind: plain snapshots"}},
+		"a Job is left":                {forge: func(h *History) { h.Left.Jobs = []string{"gate"} }, want: []string{"left behind: Jobs"}},
+		"a configuration waits":        {forge: func(h *History) { h.Left.Staged = []string{"w"} }, want: []string{"left behind: staged configurations"}},
+		"the controller has ended":     {forge: func(h *History) { h.Left.After.Started = 2 }, want: []string{"left behind: the controller"}},
+		"the controller lost its lead": {forge: func(h *History) { h.Left.After.Started, h.Left.LostLead = 2, true }},
+		"the controller's goroutines":  {forge: func(h *History) { h.Left.After.Goroutines = 500 }, want: []string{"left behind: goroutines"}},
+		"the controller's heap":        {forge: func(h *History) { h.Left.After.HeapMB = 500 }, want: []string{"left behind: heap"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
