@@ -225,11 +225,7 @@ func (v *visit) prepare(ctx context.Context, found *sighting, node talos.Mainten
 		v.block(v1alpha1.ReasonApplying, fmt.Sprintf("the machine is %s, not in maintenance mode", facts.Stage.Stage), pollFast)
 		return nil, false
 	}
-	versions, err := v.newVersions(facts.SchematicID)
-	if err != nil {
-		v.block(v1alpha1.ReasonRenderFailed, err.Error()+"; trying again", pollWaiting)
-		return nil, false
-	}
+	versions := machineconfig.Settle(v.cluster, facts.SchematicID)
 	if settled := v.m.Status.SettledVersions; settled != nil {
 		versions = *settled
 	}
