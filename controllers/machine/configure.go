@@ -225,9 +225,9 @@ func (v *visit) prepare(ctx context.Context, found *sighting, node talos.Mainten
 		v.block(v1alpha1.ReasonApplying, fmt.Sprintf("the machine is %s, not in maintenance mode", facts.Stage.Stage), pollFast)
 		return nil, false
 	}
-	versions := machineconfig.Settle(v.cluster, facts.SchematicID)
-	if settled := v.m.Status.SettledVersions; settled != nil {
-		versions = *settled
+	versions, ok := v.settleOn(ctx, facts.SchematicID)
+	if !ok {
+		return nil, false
 	}
 	in := machineconfig.Inputs{Bundle: bundle.Talos(), Facts: machineconfig.Facts{
 		MaintenanceVersion: facts.TalosVersion, Inventory: facts.Inventory, Versions: versions,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -41,7 +40,7 @@ type Config struct {
 	Clusters    informers.TalosClusterInformer
 	Patches     informers.TalosConfigPatchInformer
 	Nodes       coreinformers.NodeInformer
-	NodeClient  corev1client.NodesGetter
+	NodeClient  NodeClient
 	Drainer     Drainer
 	Snapshots   Snapshots
 	Bundles     Bundles

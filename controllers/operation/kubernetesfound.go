@@ -15,17 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"maesh.dev/ichor/pkg/apis/ichor/v1alpha1"
+	"maesh.dev/ichor/pkg/kube"
 	"maesh.dev/ichor/pkg/kubernetesupgrade"
 	"maesh.dev/ichor/pkg/machineconfig"
-)
-
-const (
-	// systemNamespace and componentLabel are where Talos' static pods are. Source: Talos, k8s/control_plane_static_pod.go.
-	systemNamespace = "kube-system"
-	componentLabel  = "k8s-app"
-	// configVersionAnnotation counts the configurations of a static pod.
-	// Source: Talos, pkg/machinery/constants.AnnotationStaticPodConfigVersion.
-	configVersionAnnotation = "talos.dev/config-version"
 )
 
 // kubernetesFound is what runs in a cluster, and what may keep it from being upgraded.
@@ -60,7 +52,7 @@ func (r *run) gatherKubernetes(ctx context.Context, p *planning) error {
 	if err != nil {
 		return fmt.Errorf("list Nodes: %w", err)
 	}
-	pods, err := r.Pods.Pods(systemNamespace).List(ctx, metav1.ListOptions{LabelSelector: componentSelector()})
+	pods, err := r.Pods.Pods(kube.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: componentSelector()})
 	if err != nil {
 		return fmt.Errorf("list the static pods: %w", err)
 	}
@@ -99,8 +91,8 @@ func (r *run) gatherAPIs(ctx context.Context, p *planning, pods []corev1.Pod, to
 		if !isMember(m, p.cluster) || m.Spec.Role != v1alpha1.RoleControlPlane {
 			continue
 		}
-		pod := staticPod(kubernetesupgrade.APIServer, m.Status.NodeName, pods)
-		if pod == nil || !kubernetesupgrade.CrossesMinor(imageVersion(pod), to) {
+		pod := kube.StaticPod(string(kubernetesupgrade.APIServer), m.Status.NodeName, pods)
+		if pod == nil || !kubernetesupgrade.CrossesMinor(kube.ImageVersion(pod), to) {
 			continue // whether it is seen to run is another check
 		}
 		requested, err := r.deprecatedAPIs(ctx, m, pod)
@@ -171,7 +163,7 @@ func componentSelector() string {
 	for _, component := range kubernetesupgrade.ControlPlane {
 		names = append(names, string(component))
 	}
-	return fmt.Sprintf("%s in (%s)", componentLabel, strings.Join(names, ","))
+	return fmt.Sprintf("%s in (%s)", kube.ComponentLabel, strings.Join(names, ","))
 }
 
 // runningOn are the versions of the components that are seen to run on a machine.
@@ -183,39 +175,11 @@ func runningOn(m *v1alpha1.TalosMachine, nodes []corev1.Node, pods []corev1.Pod)
 		}
 	}
 	for _, component := range kubernetesupgrade.ControlPlane {
-		if pod := staticPod(component, m.Status.NodeName, pods); pod != nil {
-			running[component] = imageVersion(pod)
+		if pod := kube.StaticPod(string(component), m.Status.NodeName, pods); pod != nil {
+			running[component] = kube.ImageVersion(pod)
 		}
 	}
 	return running
-}
-
-// staticPod is the one of a component on a Node; nil if it isn't there.
-func staticPod(component kubernetesupgrade.Component, node string, pods []corev1.Pod) *corev1.Pod {
-	at := slices.IndexFunc(pods, func(pod corev1.Pod) bool {
-		return node != "" && pod.Spec.NodeName == node && pod.Labels[componentLabel] == string(component) && pod.Annotations[configVersionAnnotation] != ""
-	})
-	if at < 0 {
-		return nil
-	}
-	return &pods[at]
-}
-
-// imageVersion is the tag of a static pod's image, without a flavour.
-func imageVersion(pod *corev1.Pod) string {
-	if len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	image, _, _ := strings.Cut(pod.Spec.Containers[0].Image, "@")
-	colon := strings.LastIndex(image, ":")
-	if colon <= strings.LastIndex(image, "/") {
-		return ""
-	}
-	tag := image[colon+1:]
-	for _, flavour := range []string{"-fat", "-slim"} {
-		tag = strings.TrimSuffix(tag, flavour)
-	}
-	return tag
 }
 
 // lookAtSettings notes what a machine's configuration gives the components that goes away at some version. Images aren't

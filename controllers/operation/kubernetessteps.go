@@ -26,20 +26,20 @@ func (v *visit) moveComponent(ctx context.Context, component kubernetesupgrade.C
 	}
 	listing, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	pods, err := v.Pods.Pods(systemNamespace).List(listing, metav1.ListOptions{
-		LabelSelector: componentLabel + "=" + string(component),
+	pods, err := v.Pods.Pods(kube.SystemNamespace).List(listing, metav1.ListOptions{
+		LabelSelector: kube.ComponentLabel + "=" + string(component),
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", m.Status.NodeName).String(),
 	})
 	if err != nil {
 		return waiting("the pod of its %s can't be read, as kube-apiserver doesn't answer: %s", component, err)
 	}
-	pod := staticPod(component, m.Status.NodeName, pods.Items)
+	pod := kube.StaticPod(string(component), m.Status.NodeName, pods.Items)
 	to := v.op.Status.Plan.To
 	switch {
 	case pod == nil:
 		return waiting("Node %s has no static pod of %s%s", m.Status.NodeName, component, unapplied(m))
-	case !kubernetesupgrade.Same(imageVersion(pod), to):
-		return waiting("its %s is %s still%s", component, imageVersion(pod), unapplied(m))
+	case !kubernetesupgrade.Same(kube.ImageVersion(pod), to):
+		return waiting("its %s is %s still%s", component, kube.ImageVersion(pod), unapplied(m))
 	case !podReady(pod):
 		return waiting("its %s %s isn't Ready yet", component, to)
 	case unapplied(m) != "":
@@ -47,7 +47,7 @@ func (v *visit) moveComponent(ctx context.Context, component kubernetesupgrade.C
 	case !isReady(m):
 		return waiting("its %s is %s, and the machine isn't Ready yet: %s", component, to, notReady(m))
 	default:
-		return done("its %s is %s, configuration %s", component, to, pod.Annotations[configVersionAnnotation])
+		return done("its %s is %s, configuration %s", component, to, pod.Annotations[kube.ConfigVersionAnnotation])
 	}
 }
 

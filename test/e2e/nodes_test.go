@@ -16,8 +16,9 @@ import (
 
 // moreNodes approves two control planes and two workers, of a later Talos and of an older one beside the first control
 // plane's, and kills the controller once the first of them took its configuration. All get Ready, each with what the cluster
-// wanted when it was its turn, and none is configured twice.
+// wanted when it was its turn, and none is configured twice. One booted a version that can't take what the cluster wants.
 func moreNodes(t *testing.T, s *suite) {
+	s.expectRefused(t, workerRefused)
 	later, older := []int{cpLater, workerLater}, []int{cpOlder, workerOlder}
 	all := s.joinAll(t, later)
 
