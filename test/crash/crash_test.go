@@ -183,7 +183,7 @@ func programs(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"hollow", "kube", "kube-apiserver", "kube-controller-manager", "kubectl", "ichor-apiserver", "ichor"} {
+	for _, name := range []string{"hollow", "kube", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "ichor-apiserver", "ichor"} {
 		if err := os.Symlink(filepath.Join(made, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
