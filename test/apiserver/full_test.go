@@ -54,9 +54,12 @@ func TestAFullEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen.Stop()
-	victim := acknowledged[0]
-	if err := w.admin.IchorV1alpha1().TalosConfigPatches().Delete(ctx, victim, metav1.DeleteOptions{}); err != nil {
-		t.Errorf("deleting, which makes room: %v", err)
+	// Half of them: a database that was defragmented isn't much smaller than what is in it.
+	victims, kept := acknowledged[:len(acknowledged)/2], acknowledged[len(acknowledged)/2:]
+	for _, victim := range victims {
+		if err := w.admin.IchorV1alpha1().TalosConfigPatches().Delete(ctx, victim, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("deleting, which makes room: %v", err)
+		}
 	}
 
 	makeRoom(ctx, t, etcd)
@@ -65,7 +68,7 @@ func TestAFullEtcd(t *testing.T) {
 			t.Errorf("%s, with room again: %v", what, err)
 		}
 	}
-	for _, name := range acknowledged[1:] {
+	for _, name := range kept {
 		if got, err := w.admin.IchorV1alpha1().TalosConfigPatches().Get(ctx, name, metav1.GetOptions{}); err != nil || len(got.Annotations["ballast"]) != ballast {
 			t.Errorf("%s was acknowledged: %v", name, err)
 		}
