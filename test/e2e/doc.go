@@ -22,7 +22,7 @@
 //	a cluster is let go with not one write     story detachedStack
 //	checks, pulls on all machines, and only    stories upgradedTalos, wrongUpgrades (an image that is missing)
 //	then the first is cordoned
-//	evictions, budgets; what is held is named  story removedMachines; test/operations: TestWhatOperationsDoToKubernetes
+//	evictions, budgets; what is held is named  stories drainedWorker, removedMachines
 //	no second installation, no lost reboot; a  stories upgradedTalos (the controller is killed while it installs),
 //	reboot by hand is the one that was meant   wrongUpgrades
 //	done is what the machine says; the old     story wrongUpgrades
@@ -32,8 +32,7 @@
 //	components of the last one are Ready       TestWhatAKubernetesUpgradeWaitsFor
 //	removed flags and gates, skew in both      pkg/kubernetesupgrade; harness: TestAKubernetesUpgradeThatCantBe
 //	directions, before anything is begun
-//	several reasons to reboot at once          controllers/operation: TestOperationsOfAClusterQueueInTheOrderOfTheirCreation;
-//	                                           controllers/machine: TestAControlPlaneIsConfiguredForTheOperationThatHoldsTheCluster
+//	several reasons to reboot at once          story severalReasons
 //	a cluster of one machine is upgraded, and  harness: TestTheOnlyMachineOfAClusterUpgrades; test/operations (nothing is
 //	the controller with it                     evicted from the only Node)
 //	machines that are off on purpose           story poweredOff

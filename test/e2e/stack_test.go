@@ -62,6 +62,7 @@ var stories = []struct {
 	{"patches reach every machine, what somebody changed is seen and mended, and what needs a reboot waits", patchedMachines},
 	{"kubelets get serving certificates for what is their own, and nobody gets one for anything else", kubeletCertificates},
 	{"what waits for a reboot is rolled out machine by machine, and taken back", rolledOut},
+	{"control planes with several reasons to reboot at once go down one after the other", severalReasons},
 	{"a worker with pods goes down once its Job, its budget and its volume let it", drainedWorker},
 	{"a patch is looked at, applied and taken back from the command line", patchCommands},
 	{"a machine is installed with every kind of document at once, and nothing differs", everyKind},
