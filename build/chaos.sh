@@ -5,7 +5,7 @@
 # it runs every chapter. A package runs alone, with the flags of its tests after -args.
 #
 #   slots  every interleaving of the control-plane gate, with one fault more
-#   crash  a stack whose bootstrap and controller are killed at every write, and at random
+#   crash  a stack whose bootstrap and controller are killed at every write, and at random, until the cluster is destroyed
 #   operations  Talos upgraded while the controller is killed at every write of the journal, then operations of all kinds while
 #          everything fails (CHAOS_OPERATIONS=100 is how many, CHAOS_SEED=n repeats a run)
 #   api    etcd, the kube-apiserver and the ichor-apiservers killed, paused and cut off under load; CHAOS_FOR=3m is how

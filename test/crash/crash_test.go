@@ -87,8 +87,8 @@ func plans() []plan {
 	return all
 }
 
-// TestKilled brings three control planes and two workers from nothing to Ready, and then a changed patch to some of them,
-// while the bootstrap and the controller are killed.
+// TestKilled brings three control planes and two workers from nothing to Ready, and then a changed patch to some of them, and
+// (in the long form) destroys the cluster in the end, while the bootstrap and the controller are killed.
 func TestKilled(t *testing.T) {
 	for _, p := range plans() {
 		t.Run(p.name, func(t *testing.T) { killedRun(t, p) })
@@ -129,6 +129,9 @@ func killedRun(t *testing.T, p plan) {
 	c.reconfigured(t, p)
 	if after := c.secret(t); after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the Secret with the bundle was written again: %s, then %s", before.ResourceVersion, after.ResourceVersion)
+	}
+	if chaos() {
+		c.destroyed(t, p)
 	}
 }
 

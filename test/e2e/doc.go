@@ -16,7 +16,8 @@
 //	etcd is bootstrapped once                  test/crash: TestKilled
 //	a control plane whose etcd died is let go  harness: TestAControlPlaneWhoseEtcdIsNoGoodIsTakenOutByAnother; story
 //	                                           removedMachines replaces one whose etcd lives
-//	a whole cluster is destroyed: workers,     harness: TestAClusterIsDestroyedWorkersFirstAndThenControlPlanesOneByOne,
+//	a whole cluster is destroyed: workers,     test/crash, long form: TestKilled; harness:
+//	                                           TestAClusterIsDestroyedWorkersFirstAndThenControlPlanesOneByOne,
 //	then control planes one by one, the last   TestTheLastControlPlaneOfADestroyedClusterGoesUngracefully
 //	ungracefully
 //	a cluster is let go with not one write     story detachedStack

@@ -21,11 +21,12 @@ const (
 	DeedBoot = "boot"
 	// DeedInstaller is a run of the installer, to its end.
 	DeedInstaller = "installer"
-	// DeedToldReboot, DeedToldShutdown and DeedToldUpgrade are calls that were taken: a reboot, a shutdown, an upgrade of the
-	// older kind.
+	// DeedToldReboot, DeedToldShutdown, DeedToldUpgrade and DeedToldReset are calls that were taken: a reboot, a shutdown, an
+	// upgrade of the older kind, a reset.
 	DeedToldReboot   = "told-reboot"
 	DeedToldShutdown = "told-shutdown"
 	DeedToldUpgrade  = "told-upgrade"
+	DeedToldReset    = "told-reset"
 	// DeedPull is a pull that ended well.
 	DeedPull = "pull"
 )
@@ -38,6 +39,9 @@ type Deed struct {
 	// Version is the one that booted; Image the one that was pulled or whose installer ran.
 	Version string `json:"version,omitempty"`
 	Image   string `json:"image,omitempty"`
+	// Graceful and Disks are a reset's: whether etcd is left first, and the user disks that are wiped besides the system's.
+	Graceful bool     `json:"graceful,omitempty"`
+	Disks    []string `json:"disks,omitempty"`
 	// Error is why the installer failed.
 	Error string `json:"error,omitempty"`
 }

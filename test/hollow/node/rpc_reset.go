@@ -27,6 +27,7 @@ func (s *machineService) Reset(ctx context.Context, in *machine.ResetRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	s.boot.did(Deed{What: DeedToldReset, Graceful: in.GetGraceful(), Disks: in.GetUserDisksToWipe()})
 	actor := uuid.NewString()
 	s.boot.kernelLog.printf("[talos] reset request received. actorID: %s", actor)
 	s.boot.runSequence(actor, sequence.Reset, false, s.boot.resetPhases(in, labels))
