@@ -13,26 +13,19 @@ import (
 
 // unfittingApply are how messages begin of what the library answers when an applied object doesn't fit the types that it is
 // for: a text where a number belongs, one key twice in a list. It is the client's fault, and the library calls it the
-// server's. Source: k8s.io/apimachinery, pkg/util/managedfields/internal/structuredmerge.go.
-var unfittingApply = []string{
-	"failed to create typed patch object",
-	"failed to merge config",
-	"failed to convert new object",
-	"failed to convert new typed object",
-}
+// server's. Source: k8s.io/apimachinery, pkg/util/managedfields/internal/structuredmerge.go, and
+// sigs.k8s.io/structured-merge-diff, merge/update.go.
+const unfittingApply = `(failed to create typed patch object|failed to merge config|failed to convert new (typed )?object)`
+
+var beginsUnfitting = regexp.MustCompile(`^` + unfittingApply)
 
 // applyFault makes a 400 of an applied object that doesn't fit the schema, as every other way to write it does.
 func applyFault(req *http.Request, message string) *apierrors.StatusError {
 	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
-	if req.Method != http.MethodPatch || strings.TrimSpace(mediaType) != string(types.ApplyYAMLPatchType) {
+	if req.Method != http.MethodPatch || strings.TrimSpace(mediaType) != string(types.ApplyYAMLPatchType) || !beginsUnfitting.MatchString(message) {
 		return nil
 	}
-	for _, beginning := range unfittingApply {
-		if strings.HasPrefix(message, beginning) {
-			return apierrors.NewBadRequest(withoutValues(message))
-		}
-	}
-	return nil
+	return apierrors.NewBadRequest(withoutValues(message))
 }
 
 // The library's words on one field of an object: its path, what was expected there, and then the value itself. Source:

@@ -21,7 +21,7 @@ func init() {
 }
 
 // aboutApplied is the part of a message about an applied object that names the object.
-var aboutApplied = regexp.MustCompile(`(failed to create typed patch object|failed to merge config|failed to convert new (typed )?object)( \([^)]*\))?`)
+var aboutApplied = regexp.MustCompile(unfittingApply + `( \([^)]*\))?`)
 
 // loggable is an error without what it repeats of an applied object. Who wrote that is told which field it is about.
 func loggable(err error) error {

@@ -20,7 +20,7 @@ import (
 )
 
 // opaque are the fields of Talos' configuration and of other programs' settings, whose values may be secrets.
-var opaque = regexp.MustCompile(`^TalosConfigPatch spec\.(machine|cluster|documents)(\.|$)|^TalosCluster spec\.cni\.cilium\.values|^IchorUser spec\.password`)
+var opaque = regexp.MustCompile(`^TalosConfigPatch spec\.(machine|cluster|documents)(\.|$)|^TalosCluster spec\.cni\.cilium\.values`)
 
 // named are fields that name a document: they are in its path.
 var named = regexp.MustCompile(`\.documents\.[0-9]+\.(apiVersion|kind|name)$`)
