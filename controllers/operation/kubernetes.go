@@ -150,7 +150,7 @@ func planKubernetes(p *planning) {
 			"adopted with a configuration of their own, which Ichor doesn't change: %s; upgrade them with talosctl, or take them out of spec.machines", list(foreign))}
 	}
 	if wanted := p.cluster.Spec.KubernetesVersion; !kubernetesupgrade.Same(wanted, to) {
-		p.plan.Risks = append(p.plan.Risks, fmt.Sprintf("spec.kubernetesVersion of cluster %s stays %s: machines that join are given that", p.cluster.Name, kubernetesupgrade.WithV(wanted)))
+		p.plan.Risks = append(p.plan.Risks, fmt.Sprintf("spec.kubernetesVersion of cluster %s stays %s: machines that join are given that, or what the oldest kube-apiserver is if that is older", p.cluster.Name, kubernetesupgrade.WithV(wanted)))
 	}
 	p.plan.Risks = append(p.plan.Risks,
 		"Talos' own manifests (CoreDNS, kube-proxy, flannel) stay as they are: Talos writes each once; change their images by kubectl")
